@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-#: Public names and where they live; loaded when asked for, so that importing the package costs nothing.
+#: Maps public names to the modules that define them; a module is imported on first access.
 _PUBLIC = {
     "bisect_script": "accel_lab.session",
     "Findings": "accel_lab.core.findings",
     "ComparisonConfig": "accel_lab.numerics.tolerances",
     "compare_tensors": "accel_lab.numerics.comparison",
-    # These need torch, which is imported when one of them is asked for.
+    # The following need torch, which is imported on first access.
     "AcceleratorAdapter": "accel_lab.accelerators.adapter",
     "AcceleratorCapabilities": "accel_lab.accelerators.capabilities",
     "AdapterPart": "accel_lab.accelerators.adapter",
@@ -60,7 +60,7 @@ __all__ = [
     "mock_backend",
 ]
 
-if not TYPE_CHECKING:  # a type checker reads the imports above, and says which names are unknown
+if not TYPE_CHECKING:  # a type checker reads the imports above and reports unknown names
 
     def __getattr__(name: str) -> Any:
         if name in _PUBLIC:

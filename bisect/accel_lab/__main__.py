@@ -3,7 +3,7 @@
 import os
 import sys
 
-# Where ``-m`` lets Python look first: a user's random.py there is for their script, not for the lab.
+# ``-m`` puts the working directory on sys.path; a user's random.py there must not shadow Python's.
 if (
     not getattr(sys.flags, "safe_path", False)
     and sys.path

@@ -22,9 +22,9 @@ from accel_lab.search.alternatives.outside_ladder import about_entries
 from accel_lab.versions.diagnosis_target import DiagnosisTarget
 from accel_lab.versions.line import ReleaseLine
 
-#: Where a run keeps the output of torch's ``collect_env``.
+#: File in the run's folder with the output of torch's ``collect_env``.
 COLLECTED = "collect_env.json"
-#: Where a run on an accelerator keeps the files that explain it, and so many of them at most.
+#: Subfolder for the files of an accelerator run, and the most files and bytes that are copied to it.
 ACCELERATOR = "accelerator"
 _MOST_FILES, _MOST_BYTES = 1_000, 32 * 1024 * 1024
 
@@ -36,13 +36,13 @@ def describe(
     line: ReleaseLine | None,
     accelerator: str,
 ) -> None:
-    """Fill in the environment, the counts, the warnings of the runs and the folder.
+    """Fills in the environment, the probe counts, the warnings and the run folder of ``findings``.
 
-    ``accelerator`` is the name of the accelerator that was bisected; empty without one.
+    ``accelerator`` is the name of the accelerator that was bisected, or empty.
     """
     if target is not None:
         findings.environment = {
-            **findings.environment,  # what the search recorded of an accelerator
+            **findings.environment,  # what the search recorded about an accelerator
             "provider": target.provider,
             **target.build.facts,
             "warm": not target.cold and target.prober.is_warm,
@@ -61,7 +61,7 @@ def describe(
         findings.seconds_probes += line.sessions.seconds
     findings.warnings += said_of(findings.program)
     runs = [step.outcome for step in findings.baseline]
-    if not any("other_entries" in run.facts for run in runs):  # the run itself reports them better
+    if not any("other_entries" in run.facts for run in runs):  # the run's own notes on them are more precise
         findings.warnings += not_covered(findings.program)
     notes = {note for run in runs for note in run.notes if not findings.outside or not about_entries(note)}
     findings.warnings += sorted(note for note in notes if note not in findings.warnings)
@@ -71,7 +71,7 @@ def describe(
 
 
 def _cost_of_cold_runs(findings: Findings, target: DiagnosisTarget) -> list[str]:
-    """Why the warm server was not used, and what the fresh processes took."""
+    """Returns a warning with the reason for fresh processes and their cost; empty if the warm server ran."""
     if target.prober.is_warm:
         return []
     seconds = [step.outcome.seconds for step in findings.ladder]
@@ -84,7 +84,7 @@ def _cost_of_cold_runs(findings: Findings, target: DiagnosisTarget) -> list[str]
 
 
 def _collected(folder: Path) -> dict[str, str]:
-    """What ``collect_env`` recorded for the run; empty where it was not run."""
+    """Reads what ``collect_env`` recorded for the run; empty if there is no record."""
     try:
         facts = json.loads((folder / COLLECTED).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -94,7 +94,7 @@ def _collected(folder: Path) -> dict[str, str]:
 
 
 def note_own_build(own: Findings, findings: Findings) -> None:
-    """A first warning that the user's own build passes, where another release is bisected."""
+    """Inserts a first warning: the user's own build passes, so another release was bisected."""
     torch = next((step.outcome.torch for step in own.baseline if step.outcome.torch), "")
     findings.warnings.insert(
         0,
@@ -104,7 +104,10 @@ def note_own_build(own: Findings, findings: Findings) -> None:
 
 
 def nothing_fails(program: Program, line: ReleaseLine) -> Findings:
-    """The findings where the script fails on no build."""
+    """Returns the findings for a script that fails on no release.
+
+    The verdict is ``passes`` if a release passed, else ``inconclusive``.
+    """
     rows = line.tried.tested if line.tried is not None else ()
     passing = any(row.verdict is Verdict.GOOD for row in rows)
     findings = Findings(program=program, verdict="passes" if passing else "inconclusive")
@@ -117,14 +120,14 @@ def nothing_fails(program: Program, line: ReleaseLine) -> Findings:
 
 
 def keep_kernel_script(findings: Findings, folder: Path) -> None:
-    """Copy the script of a captured kernel, which its probe left behind, next to the report."""
+    """Copies the standalone script of a captured kernel from its probe's folder to ``kernel.py``."""
     for place, culprit in enumerate(findings.culprits):
         for number, exhibit in enumerate(culprit.exhibits):
             if exhibit.kind != "kernel_script":
                 continue
             left = Path(os.path.realpath(exhibit.text))
             if Path(os.path.realpath(folder)) not in left.parents:
-                continue  # a run's folder may come from somebody else: nothing outside it is read
+                continue  # a run's folder may come from a stranger: read nothing outside it
             try:
                 text = ChildFiles(left.parent).text(left.name)
             except Refused:
@@ -138,10 +141,9 @@ def keep_kernel_script(findings: Findings, folder: Path) -> None:
 
 
 def keep_accelerator_files(findings: Findings, folder: Path) -> None:
-    """Copy what a run on an accelerator left to explain it into the run's folder, with the versions.
+    """Copies the transfers, plans and specs of an accelerator run into the run's folder, with the versions.
 
-    Transfers, plans and specs are texts that an adapter wrote in the probed process: a file that is no small
-    regular file is left out.
+    An adapter wrote these texts in the probed process, so everything but small regular files is skipped.
     """
     record = findings.environment.get(KEY)
     if not isinstance(record, dict) or "files" not in record:

@@ -1,10 +1,12 @@
-"""The lab's own settings: the ``[tool.accel-lab]`` table of pyproject.toml, or accel-lab.toml.
+"""Reads the lab's settings from ``[tool.accel-lab]`` of pyproject.toml or from accel-lab.toml.
 
-The file nearest to the working directory counts (its folder, then those above, up to the repository's root
-or the home folder), and below it the user's own in the configuration folder. Only files that nobody but the
-caller and root may write to are searched for; ``--config FILE`` names one that is read whoever wrote it.
-What no file says is left to the options' defaults and to pip's configuration. The long name of any option is
-a key too: in the lab's table for every command that has it, in a table of a command's name for that one.
+The nearest file is used: the working directory is searched first, then its parents up to the repository root
+or the home folder. The user's own file in the configuration folder supplies what that file leaves out. A file
+is found this way only if nobody but the caller and root can write to it; ``--config FILE`` is read whoever
+wrote it. A setting that no file gives keeps the option's default or pip's configuration.
+
+The long name of every option is a key. In the lab's table it applies to every command that has the option, in
+a table named after a command only to that command.
 """
 
 from __future__ import annotations
@@ -38,17 +40,17 @@ _FLAGS = ("pre",)
 _PATHS = ("cert", "store", "with-requirements", "find-links", "pythons")
 _WORDS = {"slim": ("auto", "yes", "no")}
 _MAX_TEXT, _MAX_ITEMS = 4096, 1000
-#: tomllib's time for a dotted name is quadratic in its parts: these take seconds at most.
+#: tomllib takes time quadratic in the parts of a dotted name: this many dots take seconds at most.
 _MAX_DOTS = 6000
 
 
-#: The names of the options of each command that settings may give, asked for only where a file needs them.
+#: Option names that settings may give, by command; called only if a file has such a key.
 OptionNames = Callable[[], Mapping[str, Collection[str]]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class GivenOption:
-    """The value that a file gives to an option; ``folder`` is the file's, from where a path is meant."""
+    """An option's value from a settings file; relative paths in it start at ``folder``, the file's folder."""
 
     value: Any
     folder: Path
@@ -56,11 +58,11 @@ class GivenOption:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Settings by their names in the file; a list is a tuple.
+    """Settings by their names in the file; lists are tuples.
 
-    ``mock`` is the table of the mock accelerator, ``origin`` are the files that were read, ``notes`` is what
-    to tell of files that were not. ``options`` are those of commands: under "" what every command with such
-    an option is given, under a command's name its own.
+    ``mock`` is the table of the mock accelerator. ``options`` maps a command to its options; the key "" holds
+    the options for every command that has them. ``origin`` lists the files that were read. ``notes`` says why
+    other files were not read.
     """
 
     values: Mapping[str, Any]
@@ -87,10 +89,10 @@ class Config:
 
 
 def load(start: Path, named: Path | None = None, names: OptionNames = dict) -> Config:
-    """The settings that count in a folder. Raises :class:`UsageError` in one line for a bad file.
+    """Loads the settings that apply in folder ``start``. Raises :class:`UsageError` for a bad file.
 
-    ``named`` takes the place of what would be searched for, the user's own file stays below it. ``names`` are
-    the options of the commands.
+    ``named`` replaces the search; the user's own file still supplies what it leaves out. ``names`` returns
+    the option names of each command.
     """
     options: dict[str, dict[str, GivenOption]] = {}
     values: dict[str, Any] = {}
@@ -101,7 +103,7 @@ def load(start: Path, named: Path | None = None, names: OptionNames = dict) -> C
     for tables in (_tables([own], notes), _named(named) if named is not None else _found(start, notes)):
         of_lab, of_mock = False, False
         for file, table in tables:
-            if not of_lab:  # the nearest file that says anything of the lab
+            if not of_lab:  # only the nearest file with a table for the lab is used
                 of_lab = True
                 found = _checked(table, file, names)
                 values.update(found.values)
@@ -115,11 +117,11 @@ def load(start: Path, named: Path | None = None, names: OptionNames = dict) -> C
 
 
 def search_folders(start: Path) -> list[Path]:
-    """The folders in which settings are searched for, the nearest first.
+    """Returns the folders that are searched for settings, nearest first.
 
-    They end with the repository's root or the home folder, whichever is nearer; where neither is above,
-    only the first counts. A folder that others may write to ends the search: it is in the list so that what
-    lies in it can be reported as unread, and nothing above it is.
+    The list ends at the repository root or the home folder, whichever is nearer. If neither is above
+    ``start``, only ``start`` is searched. If others may write to a folder on the way, only ``start`` and that
+    folder are returned: the latter so that its unread settings file can be reported.
     """
     start = start.resolve()
     home = home_folder()
@@ -134,7 +136,7 @@ def search_folders(start: Path) -> list[Path]:
 
 
 def _is_repository(folder: Path) -> bool:
-    """Whether a working tree has its root here; in a worktree or a submodule ``.git`` is a file."""
+    """Whether ``folder`` is the root of a working tree; in a worktree or a submodule ``.git`` is a file."""
     git = folder / ".git"
     try:
         return not git.is_symlink() and not folder_objection(git.stat(), git)
@@ -153,7 +155,7 @@ def _named(file: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def _found(start: Path, notes: list[str]) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """The tables on the way up; accel-lab.toml before pyproject.toml."""
+    """Yields the tables from ``start`` upwards; accel-lab.toml comes before pyproject.toml."""
     files = [folder / name for folder in search_folders(start) for name in (FILE, PROJECT)]
     return _tables(files, notes)
 
@@ -168,7 +170,7 @@ def _tables(files: list[Path], notes: list[str]) -> Iterator[tuple[Path, dict[st
             notes.append(f"{error}; it is left unread")
             continue
         if found is None or (file.name == PROJECT and b"accel-lab" not in found.data):
-            continue  # so that a pyproject.toml of another project cannot be in the way
+            continue  # an unreadable or unrelated pyproject.toml must not stop the lab
         if found.objection:
             notes.append(
                 f"{file} is not read: {found.objection}. If you trust it, name it with "
@@ -181,7 +183,7 @@ def _tables(files: list[Path], notes: list[str]) -> Iterator[tuple[Path, dict[st
 
 
 def _table(found: SettingsFile, *, whole: bool) -> dict[str, Any] | None:
-    """The lab's table of a file; None where it has none. With ``whole`` all of the file may be it."""
+    """Returns the lab's table of a file, or None. With ``whole`` a file without one is the table itself."""
     try:
         text = found.data.decode("utf-8")
     except UnicodeDecodeError:
@@ -211,7 +213,7 @@ class _Checked:
 
 
 def _checked(table: Mapping[str, Any], file: Path, names: OptionNames) -> _Checked:
-    """The settings of a table, paths as seen from its file. The table ``mock`` in it is another's."""
+    """Validates a table and makes its paths absolute, relative to the file. Skips the table ``mock``."""
     found: dict[str, Any] = {}
     options: dict[str, dict[str, GivenOption]] = {}
     for name, value in table.items():
@@ -250,7 +252,7 @@ def _of_command(
 
 
 def _option(key: str, value: Any, file: Path, known: Collection[str], command: str = "") -> GivenOption:
-    """A value for an option; what kind it must be, the option knows."""
+    """Validates a value for an option; click checks its type later."""
     name = f"{command}.{key[:80]}" if command else key[:80]
     if key not in known:
         raise UsageError(f"{file}: there is no setting {name}{near(key, known)}")
@@ -266,16 +268,16 @@ def _option(key: str, value: Any, file: Path, known: Collection[str], command: s
 
 
 def near(key: str, known: Collection[str]) -> str:
-    """``: did you mean X?`` where one of the known words is close, else nothing.
+    """Returns ``: did you mean X?`` if one of the known words is close, else an empty string.
 
-    ``accelerators.settings`` has its own: a probed interpreter reads it, which has no configuration.
+    ``accelerators.settings`` has a copy of its own, because the probed interpreter cannot import this module.
     """
     found = difflib.get_close_matches(key[:80], sorted(known), 1)
     return f": did you mean {found[0]}?" if found else ""
 
 
 def _checked_mock(table: dict[str, Any], file: Path) -> dict[str, Any]:
-    """The mock's table, if it holds plain values only; which settings there are, the mock knows."""
+    """Validates that the mock's table holds plain values only; the mock itself checks the names."""
     for name, value in table.items():
         if isinstance(value, (str, list)):
             texts = [value] if isinstance(value, str) else value
@@ -291,7 +293,7 @@ def _checked_mock(table: dict[str, Any], file: Path) -> dict[str, Any]:
 
 
 def _plain(value: str, name: str, file: Path) -> str:
-    """A text that a path, an address or a word can be. No setting has a use for control characters."""
+    """Validates a text setting: its length, no control characters, and one of the allowed words."""
     if len(value) > _MAX_TEXT:
         raise UsageError(f"{file}: {name} has more than {_MAX_TEXT:,} characters")
     if not value.isprintable():
@@ -307,12 +309,12 @@ def _is_list_of_text(value: object) -> bool:
 
 
 def _anchored(key: str, value: str, file: Path) -> str:
-    """A path in a file is meant as seen from that file; what is no path stays."""
+    """Makes a path setting absolute, relative to the file's folder; other settings are returned unchanged."""
     if key not in _PATHS or "://" in value or not value:
         return value
     if key == "pythons" and os.sep not in value:
-        return value  # a name on PATH
+        return value  # a name that is looked up on PATH
     try:
         return str(file.parent / Path(value).expanduser())
-    except RuntimeError:  # the home of a user who is not there
+    except RuntimeError:  # there is no such user
         raise UsageError(f"{file}: {key}: there is no such home folder: {value[:80]}") from None

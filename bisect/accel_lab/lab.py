@@ -1,4 +1,4 @@
-"""Joins the parts: answers the searches' questions with real probes, records and the user's oracle."""
+"""Implements the interface ``search.lab.Lab`` with real probes, recorded values and the user's oracle."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from accel_lab.numerics.tolerances import ComparisonConfig
 
 TAIL_BYTES = 200_000
 COMPILER_TIMEOUT_S = 60.0
-#: In a probe's folder: what ``--check`` said of it.
+#: File in a probe's folder that keeps the exit code of ``--check``.
 _CHECKED = "checked.json"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Oracle(Record):
-    """What counts as the failure, beyond the script's own end.
+    """What counts as the failure, in addition to how the script ends.
 
-    ``check`` is a shell command run in the probe's folder (exit 0 good, 125 cannot tell, else bad);
-    ``fail_regex`` is searched in what the script printed.
+    ``check`` is a shell command that runs in the probe's folder: exit code 0 is good, 125 cannot tell, any
+    other bad. ``fail_regex`` is searched in the script's output.
     """
 
     check: str | None = None
@@ -49,7 +49,7 @@ class Oracle(Record):
 
 
 class LocalLab:
-    """The :class:`accel_lab.search.lab.Lab` of this machine."""
+    """The :class:`accel_lab.search.lab.Lab` that runs probes on this machine."""
 
     def __init__(self, prober: Prober, oracle: Oracle, *, cold_only: str = "") -> None:
         self._prober = prober
@@ -85,7 +85,7 @@ class LocalLab:
     # -- the oracle ----------------------------------------------------------------------------
 
     def signature(self, outcome: Outcome) -> Signature | None:
-        """The failure under the user's oracle: ``--check``, ``--fail-regex``, else the script's own end."""
+        """Returns the failure by ``--check``, else ``--fail-regex``, else by the script's end; or None."""
         if not outcome.was_run:
             return None
         if self._oracle.check is not None:
@@ -154,11 +154,12 @@ class LocalLab:
     def same_differences(self, one: Sequence[Any], two: Sequence[Any]) -> bool:
         return records.same_difference(list(one), list(two))
 
-    # -- the surroundings ----------------------------------------------------------------------
+    # -- the machine ---------------------------------------------------------------------------
 
     def compiler_works(self) -> tuple[bool, str]:
-        """Build an empty library where the probes run, with the compiler that ``CXX`` names (else g++, as
-        Inductor does).
+        """Compiles an empty library with ``CXX`` (default g++, as Inductor does) in the probes' environment.
+
+        Returns whether that works, and the compiler or the error.
         """
         folder = aside_folder(self._prober.workspace.root, "compiler")
         source, library = folder / "empty.cpp", folder / "empty.so"
@@ -185,7 +186,7 @@ class LocalLab:
 
 
 def _kept_code(folder: Path) -> int:
-    """What ``--check`` said of a probe in an earlier run."""
+    """Returns the exit code of ``--check`` that an earlier run kept, or raises :class:`Unanswered`."""
     try:
         code = json.loads((folder / _CHECKED).read_text(encoding="utf-8"))["code"]
     except (OSError, ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""What one bisection is asked for, and the folder that it keeps all of it in."""
+"""The options of one bisection, and the folder of its run."""
 
 from __future__ import annotations
 
@@ -24,15 +24,16 @@ from accel_lab.numerics.tolerances import ComparisonConfig
 from accel_lab.search.diagnosis import Options
 from accel_lab.versions.line import VersionsRequest
 
-#: The folders of runs that this process made or opened.
+#: The run folders that this process made or opened.
 _current: list[Path] = []
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request(Record):
-    """All that one bisection is asked for.
+    """All options of one bisection.
 
-    ``minimize_s`` and ``workarounds_s`` are seconds, 0 for not at all; None: a share of the bisection's.
+    ``minimize_s`` and ``workarounds_s`` are seconds, 0 turns the step off. ``workarounds_s`` of None means a
+    share of the bisection's time.
     """
 
     program: Program
@@ -54,19 +55,19 @@ class Request(Record):
     @property
     @written(after="versions")
     def cwd(self) -> str:
-        """Where it is asked."""
+        """The working directory of the lab when the request is written."""
         return os.getcwd()
 
 
 def new_run_folder(request: Request, command: str = "bisect") -> Path:
-    """A new folder for a run of a command, under ``--out`` or the state folder."""
+    """Makes a run folder under ``--out`` or the state folder; raises :class:`LabError` if it cannot."""
     base = request.out if request.out is not None else state_folder() / "runs"
     name = re.sub(r"[^\w.-]+", "-", request.program.name).strip("-.") or "run"
     return new_folder(base, name, "run folder", command)
 
 
 def opened(request: Request, command: str = "bisect") -> tuple[Request, Path]:
-    """The request with a folder for its run, in which a notebook lies as a script."""
+    """Makes the run's folder, with a notebook as a script in it; returns the new request and the folder."""
     folder = new_run_folder(request, command)
     program = as_script(request.program, folder)
     if program.path is not None and program.origin:
@@ -75,9 +76,9 @@ def opened(request: Request, command: str = "bisect") -> tuple[Request, Path]:
 
 
 def new_folder(base: Path, name: str, what: str, command: str) -> Path:
-    """A folder in ``base`` that nobody has: its name ends with the time and a few random digits.
+    """Makes a uniquely named folder in ``base`` (name, time, random digits) and marks it with ``command``.
 
-    ``what`` it is, for an error; its marker says which ``command`` made it.
+    ``what`` names the folder in the error. Raises :class:`LabError` if the folder cannot be made.
     """
     folder = base / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
     try:
@@ -92,12 +93,12 @@ def new_folder(base: Path, name: str, what: str, command: str) -> Path:
 
 
 def current_folder() -> Path | None:
-    """The run's folder that this process made or opened last; None before it has one."""
+    """Returns the run folder that this process made or opened last, or None."""
     return _current[-1] if _current else None
 
 
 def load_request(folder: Path) -> Request:
-    """The request of an earlier run, to resume it; raises :class:`UsageError` if the folder holds none."""
+    """Loads the request of an earlier run; raises :class:`UsageError` if it is missing or damaged."""
     _current.append(folder)
     try:
         data = json.loads((folder / "request.json").read_text(encoding="utf-8"))
@@ -121,7 +122,7 @@ def _request_of(data: dict[str, Any]) -> Request:
 
 
 def _nested(data: dict[str, Any]) -> dict[str, Any]:
-    """A request as it was written before its parts were records."""
+    """Converts a request from before ``oracle`` and ``options`` were records."""
     comparison = ComparisonConfig(signed_zero=data["signed_zero"])
     return {
         **data,

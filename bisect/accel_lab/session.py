@@ -1,4 +1,4 @@
-"""One run from a request to its findings, by one of three plans: diagnose, follow versions, measure."""
+"""Runs one request to its findings, by one of three plans: diagnose, follow versions, measure."""
 
 from __future__ import annotations
 
@@ -45,7 +45,11 @@ from accel_lab.versions.remote_release import RemoteReleases
 
 
 def search_for(request: Request, target: DiagnosisTarget) -> Bisection:
-    """The search of the request; raises :class:`UsageError` for an accelerator that is not there."""
+    """Returns the search for the request: torch's ladder or an accelerator's.
+
+    Raises :class:`UsageError` for an accelerator that the build does not have, and :class:`LabError` if its
+    adapters cannot be listed.
+    """
     lab, probe, options, name = target.lab, target.probe, request.options, request.accelerator
     if not name:
         return Diagnosis(lab, probe, options)
@@ -63,7 +67,7 @@ def search_for(request: Request, target: DiagnosisTarget) -> Bisection:
 
 
 class Session:
-    """Runs a request in a folder. ``resume`` is the same call on a folder that exists already."""
+    """Runs a request in a folder; on an existing folder it resumes the run."""
 
     def __init__(
         self,
@@ -80,11 +84,11 @@ class Session:
     ) -> None:
         """``reducing(note, candidates tried, source)`` is called for every smaller program.
 
-        ``release_listener(event, release, words)`` is called for every step on a line of releases.
-        ``replay``: the folder holds a finished run, whose answers are read again on the build that gave them.
-        ``collect``: also records the environment as an issue form wants it, where the script fails.
-        ``on_phase(words, seconds)`` is called where a part of the search begins that takes so long at most.
-        ``servers``: where clean warm servers are kept between runs. ``remote`` runs the releases of a line.
+        ``release_listener(event, release, words)`` is called for every step on a line of releases. ``replay``
+        rereads the answers of a finished run and starts no program. ``collect`` also records ``collect_env``
+        if the script fails. ``on_phase(words, seconds)`` is called when a phase of the search begins;
+        ``seconds`` is its limit. ``servers`` keeps clean warm servers between runs. ``remote`` runs the
+        releases of a line on a cluster.
         """
         self.time_budget = TimeBudget(limit_s=None if replay else request.options.time_s, on_phase=on_phase)
         self._collect = collect
@@ -102,7 +106,7 @@ class Session:
         self.findings: Findings | None = None
 
     def run(self) -> Findings:
-        """The findings; on an interruption those so far, with ``verdict`` left inconclusive."""
+        """Returns the findings; an interruption raises and leaves the partial ones in ``self.findings``."""
         with held(self.folder):
             self.time_budget.start()
             if not self.replay:
@@ -120,13 +124,12 @@ class Session:
     # -- the three plans -----------------------------------------------------------------------
 
     def _diagnose_own_build(self) -> None:
-        """Bisect on the user's own build, and shrink the script there."""
         started = time.monotonic()
         with self._own_build() as target, Interruptible([target.prober.interrupt]), self._described(started):
             self._finish(target, self._diagnose(target))
 
     def _follow_versions(self, versions: VersionsRequest) -> None:
-        """Bisect on the user's own build, else on a release that fails; then follow the failure."""
+        """Bisects on the user's own build, else on a release that fails; then follows the failure."""
         started = time.monotonic()
         with self._open_line(versions) as line, ExitStack() as stack:
             own: DiagnosisTarget | None = None
@@ -142,7 +145,7 @@ class Session:
                     return
                 release = line.same_build(own.build.python)
                 if release is not None:
-                    # The user's own build is on the line: its answers here are its answers there.
+                    # The user's build is one of the releases: its probes are reused for that release.
                     line.sessions.home[release] = own.probe.environment
                 diagnosis = self._diagnose(own)
                 if diagnosis.findings.verdict != "passes":
@@ -152,7 +155,7 @@ class Session:
                 self._bisect_a_release(line, stack)
 
     def _measure(self, versions: VersionsRequest, metric: str, worse_by: float) -> None:
-        """Look for a number that becomes worse: there is no stage to be found, only releases."""
+        """Searches the releases for the one at which a metric becomes worse; no stage is localized."""
         started = time.monotonic()
         with self._open_line(versions) as line, Interruptible([line.interrupt]), self._described(started):
             self.findings = Findings(program=self.request.program)
@@ -163,9 +166,9 @@ class Session:
     # -- their steps -----------------------------------------------------------------------------
 
     def _bisect_a_release(self, line: ReleaseLine, stack: ExitStack) -> None:
-        """Bisect on the first release that fails; the user's own build passes or has no torch.
+        """Bisects on the first release that fails; used if the user's own build passes or has no torch.
 
-        ``stack`` keeps that release open until the findings are complete.
+        ``stack`` keeps that release's session open until the findings are complete.
         """
         own = self.findings
         version = line.first_failing().version
@@ -181,7 +184,10 @@ class Session:
     def _follow(
         self, line: ReleaseLine, target: DiagnosisTarget, diagnosis: Bisection, release: str | None
     ) -> None:
-        """The failure on the line, then the smallest script. ``release``: the target's place on the line."""
+        """Follows the failure over the releases, then finishes.
+
+        ``release`` is the release that ``target`` runs, or None if its build is not on the line.
+        """
         findings, base = diagnosis.findings, diagnosis.baseline
         if base is None or base.target is None or not worth_following(findings):
             self._finish(target, diagnosis)
@@ -211,7 +217,7 @@ class Session:
     def _finish(
         self, target: DiagnosisTarget, diagnosis: Bisection, elsewhere: Elsewhere | None = None
     ) -> None:
-        """Find workarounds, shrink the script, record the environment: what the request says."""
+        """Tests workarounds, minimizes and records the environment, as far as the request asks for it."""
         findings = diagnosis.findings
         completion.keep_kernel_script(findings, self.folder)
         completion.keep_accelerator_files(findings, self.folder)
@@ -234,9 +240,9 @@ class Session:
 
     @contextmanager
     def _own_build(self) -> Iterator[DiagnosisTarget]:
-        """The interpreter that the user named, or the one of an earlier run that is replayed.
+        """Opens the interpreter that the user named, or in a replay the recorded one.
 
-        Raises :class:`LabError` where it has no torch.
+        Raises :class:`LabError` if the interpreter has no torch.
         """
         request = self.request
         if self.replay:
@@ -273,7 +279,7 @@ class Session:
 
     @contextmanager
     def _open_line(self, versions: VersionsRequest) -> Iterator[ReleaseLine]:
-        """The line of releases, with what all probes on it have in common."""
+        """Opens the line of releases with the settings that all its probes share."""
         request = self.request
         setting = Setting(
             program=request.program,
@@ -293,7 +299,7 @@ class Session:
             yield line
 
     def _minimize(self, target: DiagnosisTarget, diagnosis: Bisection, elsewhere: Elsewhere | None) -> None:
-        """Shrink the script and the graph; a run that is stopped keeps the smallest program so far."""
+        """Shrinks the graph and the script; if interrupted, the smallest program so far is kept."""
         findings, base = diagnosis.findings, diagnosis.baseline
         assert base is not None
         seconds = self._time_to_minimize(base)
@@ -317,16 +323,17 @@ class Session:
             stdin=self.request.stdin.name if self.request.stdin is not None else "",
         )
         try:
-            with self.time_budget.waived():  # it has its own clock, and its result is proven
+            with self.time_budget.waived():  # it has its own time limit, and the final proof must complete
                 findings.repro = minimizer.run()
         except Interrupted:
             findings.repro = interrupted(self.folder)
             raise
 
     def _time_to_minimize(self, base: Baseline) -> float:
-        """The seconds for the smallest script. Before an end for the whole, three runs are left to prove it.
+        """Returns the seconds for minimizing; with a time budget, three runs are held back for the final
+        proof.
 
-        They may go on after the end: a script that was not proven is no result.
+        The proof may exceed the budget, because an unproven script is no result.
         """
         wanted, left = self.request.minimize_s, self.time_budget.remaining_s
         if left is None:
@@ -337,7 +344,7 @@ class Session:
 
     @contextmanager
     def _described(self, started: float) -> Iterator[None]:
-        """Fills in the findings' environment, counts and notes at the end, however that comes."""
+        """Completes the findings (environment, counts, warnings, seconds), also after an exception."""
         try:
             yield
         finally:
@@ -349,12 +356,12 @@ class Session:
 
 
 def elsewhere_of(session: ReleaseSession) -> Elsewhere:
-    """A release that passes, as the reducer checks candidates on it."""
+    """Returns a release that passes in the form in which the reducer checks candidates on it."""
     return Elsewhere(name=f"torch {session.version}", lab=session.lab, probe=session.probe)
 
 
 def worth_following(findings: Findings) -> bool:
-    """Whether other releases are worth running: not where the machine itself is at fault."""
+    """Whether other releases are worth running: false if the machine itself is at fault."""
     return findings.culprit is None or findings.culprit.stage is not Stage.ENVIRONMENT
 
 
@@ -366,11 +373,11 @@ def bisect_script(
     out: str | Path | None = None,
     timeout_s: float = 300.0,
 ) -> Findings:
-    """Find the stage at which ``script`` fails under ``torch.compile``; the Python form of the command.
+    """Finds the stage at which ``script`` fails under ``torch.compile``; the Python form of the command.
 
-    ``timeout_s`` is for one run, in seconds. Nothing is printed; the run's folder is
-    ``Findings.artifacts``. Raises :class:`UsageError` for a script that cannot be one and
-    :class:`LabError` where the lab cannot do it, for instance without torch in ``python``.
+    ``timeout_s`` limits each run, in seconds. Nothing is printed; the run's folder is ``Findings.artifacts``.
+    Raises :class:`UsageError` for an invalid script and :class:`LabError` if the lab cannot bisect, for
+    instance if ``python`` has no torch.
     """
     request = Request(
         program=read_program(str(script), None, args),

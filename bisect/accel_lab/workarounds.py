@@ -1,4 +1,4 @@
-"""Joins the search for workarounds to real runs: the user's script with a few lines changed."""
+"""Tests workarounds: runs the user's script with a few lines changed."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from accel_lab.search.workarounds.script_edits import paste, paste_above
 from accel_lab.search.workarounds.trials import RegionSeconds, Trials
 from accel_lab.versions.diagnosis_target import DiagnosisTarget
 
-#: Without a time of its own the search takes this share of what the bisection took, in seconds at least ...
+#: Default time for workarounds: this share of the bisection's time, but at least so many seconds.
 SHARE, LEAST_S = 0.45, 20.0
-#: A longer script is not changed.
+#: Longer scripts are not edited.
 _MOST_BYTES = 1 << 20
 _TAIL = 2_000
-#: What ``child/region_clock.py`` begins its line with.
+#: Prefix of the line that ``child/region_clock.py`` prints.
 _MARK = "accel-lab-region-seconds "
 
 
@@ -40,7 +40,11 @@ def add_workarounds(
     *,
     budget_s: float,
 ) -> None:
-    """Fill in ``findings.workarounds``. Only what was run is added; an error of a run ends the search."""
+    """Fills in ``findings.workarounds`` and ``findings.known``.
+
+    An edit is added only after it ran. A :class:`LabError` ends the search quietly, an interruption is
+    raised.
+    """
     findings.workarounds = [*of_releases(findings)]
     path, base = changed_file(findings.program), diagnosis.baseline
     if path is None or base is None or base.target is None or not _can_be_avoided(findings) or budget_s <= 0:
@@ -86,9 +90,10 @@ def add_workarounds(
 
 
 def backports(findings: Findings, source: str, release: str, folder: Path) -> list[Candidate]:
-    """The piece of a later release that mends the failure on ``release``, as a file in ``folder``/backport.
+    """Returns the piece of a later release that fixes the failure on ``release``, written to
+    ``folder``/backport.
 
-    Empty where no later release has the fix, or its piece was not found and shown in both directions.
+    Empty if no later release has the fix, or if the piece was not proven in both directions.
     """
     flips = findings.versions.flips if findings.versions is not None else ()
     flip = next((one for one in flips if one.kind == "fixed" and one.after == release and one.change), None)
@@ -116,7 +121,7 @@ def _can_be_avoided(findings: Findings) -> bool:
 
 
 def changed_file(program: Program) -> Path | None:
-    """The file that a user would change: the script, or the test file that a module is given."""
+    """Returns the file that workarounds edit: the script, or a module's test file; None if there is none."""
     if program.path is not None:
         names = [program.path]
     else:
@@ -136,7 +141,7 @@ def _text(path: Path) -> str | None:
 
 
 def region_seconds(outcome: Outcome) -> RegionSeconds | None:
-    """What the clock printed last; None for anything else that a script may print."""
+    """Parses the last line of the region clock in stderr; None if it is missing, malformed or implausible."""
     if outcome.failed or not outcome.folder:
         return None
     try:

@@ -1,1 +1,1 @@
-"""The command line. The only place of the lab that prints or exits."""
+"""The command line; the only part of the lab that prints or exits."""

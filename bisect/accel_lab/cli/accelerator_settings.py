@@ -1,7 +1,7 @@
-"""The mock's variables and its table in the settings file, checked before anything runs.
+"""Checks the mock's environment variables and its settings table before anything runs.
 
-The table becomes variables of this process, so that every run of a command gets it, and a bundle can set it
-again.
+The table is copied into variables of this process, so that every run of the command sees it and a bundle can
+set it again.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from accel_lab.cli.settings import read_settings
 from accel_lab.core.errors import UsageError
 from accel_lab.mock.settings import VARIABLES, variables_of
 
-#: How like a name of the mock's another one must be to be taken for a slip of the pen, of at most 1.
+#: Similarity, from 0 to 1, above which an unknown ``MOCK_`` variable counts as a misspelt one.
 _NEAR = 0.85
 
 
 def set_up_mock(config: str | None = None) -> dict[str, str]:
-    """Set the variables that the file's table stands for, where the environment does not; those set.
+    """Sets the mock's variables from the settings file's table, unless the environment already sets them.
 
-    ``config`` names the file. Raises :class:`UsageError` in one line for a fault, a value or a key that there
-    is not.
+    ``config`` names the file. Returns the variables that were set. Raises :class:`UsageError` for an unknown
+    fault or key and for an invalid value.
     """
     _no_slip(os.environ)
     table = read_settings(config).mock
@@ -38,7 +38,7 @@ def set_up_mock(config: str | None = None) -> dict[str, str]:
 
 
 def _no_slip(environment: Mapping[str, str]) -> None:
-    """Refuse a variable whose name is a letter or two off; one that is unlike all may be somebody else's."""
+    """Raises UsageError for a ``MOCK_`` variable that is close to a known one; others may not be ours."""
     for name in sorted(environment):
         near = difflib.get_close_matches(name, VARIABLES, n=1, cutoff=_NEAR)
         if name.startswith("MOCK_") and name not in VARIABLES and near:

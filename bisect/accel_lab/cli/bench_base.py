@@ -1,4 +1,4 @@
-"""What ``accel-lab bench`` compares with, an earlier bench.json, and what it lists."""
+"""Reads the earlier bench.json of ``accel-lab bench --compare``, and prints ``accel-lab bench --list``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from accel_lab.workloads.measure import Settings
 #: Settings that two benchmarks must share to be compared.
 SHARED = ("size", "device", "dtype", "train", "seed")
 _MOST_BYTES = 64 * 1024 * 1024
-#: The shape of what is read of a bench.json.
+#: Required shape of a bench.json, as far as it is read.
 _SHAPE = {
     "schema": str,
     "settings": object,
@@ -34,7 +34,7 @@ _SHAPE = {
 
 @dataclass(frozen=True, kw_only=True)
 class Base:
-    """An earlier benchmark, as far as it is compared."""
+    """An earlier benchmark, reduced to what a comparison needs."""
 
     path: Path
     torch: str = ""
@@ -42,7 +42,7 @@ class Base:
     rows: Mapping[Key, BaseRow] = field(default_factory=dict)
 
     def must_suit(self, settings: Settings) -> None:
-        """Raises UsageError where it measured something else."""
+        """Raises :class:`UsageError` if the earlier benchmark used other settings."""
         ours = settings.to_json()
         for name in SHARED:
             if name in self.settings and self.settings[name] != ours[name]:
@@ -52,12 +52,12 @@ class Base:
                 )
 
     def against(self, rows: Sequence[Measurement]) -> Compared:
-        """The comparison with what was measured now."""
+        """Compares ``rows``, the new measurements, with this benchmark."""
         return Compared(base=str(self.path), torch=self.torch, rows=compared(rows, self.rows))
 
 
 def read_base(path: Path) -> Base:
-    """Read a bench.json, whoever wrote it. Raises UsageError in one line where it is none."""
+    """Reads a bench.json, which may come from a stranger. Raises :class:`UsageError` if it is not one."""
     try:
         found = ChildFiles(path.parent).json(path.name, _SHAPE, most=_MOST_BYTES)
     except Refused as error:
@@ -85,7 +85,7 @@ def read_base(path: Path) -> Base:
 
 
 def show_list(*, as_json: bool) -> None:
-    """The models with what they need, and the backends."""
+    """Prints the models with the packages they need, and the backends."""
     models = [
         {"name": model.name, "title": model.title, "needs": list(model.needs)}
         for model in registry.MODELS.values()

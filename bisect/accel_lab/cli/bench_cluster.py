@@ -1,4 +1,4 @@
-"""``accel-lab bench --engine``: each model is measured by a worker of a cluster, whole, so on one machine."""
+"""``accel-lab bench --engine``: workers of a cluster measure the models, each model on one machine."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def gather(
     jobs: int,
     listener: Callable[[Measurement], None],
 ) -> None:
-    """Have each model measured by a worker, and put its rows into the benchmark, in the order of ``models``.
+    """Has workers measure the models, and appends the rows to ``benchmark`` in the order of ``models``.
 
-    ``words`` are the options of ``accel-lab bench`` besides the model. A measurement is never taken from an
-    earlier benchmark. A model that no worker could measure is a failed row. Raises :class:`EngineLost` and
-    :class:`StoreLost`; what was measured until then is in the benchmark.
+    ``words`` are the options of ``accel-lab bench`` besides the model. A measurement is never reused from an
+    earlier benchmark. A model that no worker could measure becomes a failed row. Raises :class:`EngineLost`
+    and :class:`StoreLost`; rows measured until then are in the benchmark.
     """
-    # Part of the jobs' hash: to measure again is to have the machine work again.
+    # Part of the job's hash, so that a repeated benchmark is measured again instead of reused.
     session = secrets.token_hex(8)
 
     def ask(model: str) -> list[Measurement] | LabError:
@@ -75,7 +75,7 @@ def gather(
 
 
 def _rows(fetched: Fetched, benchmark: Benchmark) -> list[Measurement]:
-    """The rows of a fetched benchmark; each says on which worker it was measured."""
+    """Reads the rows of a fetched benchmark; each row notes the worker that measured it."""
     found = sorted((fetched.folder / "runs").glob("*/bench.json"))
     if not found:
         raise Refused("the worker left no bench.json")
@@ -93,6 +93,6 @@ def _rows(fetched: Fetched, benchmark: Benchmark) -> list[Measurement]:
 
 
 def _here(path: str, fetched: Fetched) -> str:
-    """A path on the worker by where the file lies here."""
+    """Maps a path on the worker to the path of the fetched copy."""
     origin = fetched.ran.origin.rstrip("/")
     return os.path.join(fetched.folder, path[len(origin) + 1 :]) if path.startswith(f"{origin}/") else path

@@ -1,4 +1,4 @@
-"""The steps of the tour as data: what each shows, the command that it runs, and how that must end."""
+"""The steps of the tour as data: what each shows, its command, and the exit codes that it must end with."""
 
 from __future__ import annotations
 
@@ -11,18 +11,21 @@ import accel_lab
 from accel_lab.core.errors import LabError
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused
 
-#: The fault of the mock that is switched on for the whole tour.
+#: The mock's fault that is switched on for the whole tour.
 FAULT = "exp_tail_wrong"
 SHIPPED = Path(accel_lab.__file__).parent / "workloads" / "attention_demo.py"
-#: What its copy in the tour's folder is called: a script runs beside no module of the lab's.
+#: Name of the script's copy in the tour's folder, where none of the lab's modules is next to it.
 SCRIPT = "attention.py"
 _LINES = 24
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One step. ``words`` makes the command's words from the tour's folder; ``ends`` are the exit codes that
-    mean that it showed what it should. ``after`` gives texts to show from what the command left."""
+    """One step of the tour.
+
+    ``words`` returns the command's words for the tour's folder. ``ends`` are the exit codes that mean
+    success. ``after`` returns texts to print from what the command left.
+    """
 
     title: str
     why: str
@@ -31,12 +34,15 @@ class Step:
     after: Callable[[Path], Sequence[str]] = lambda folder: ()
 
     def line(self, folder: Path) -> str:
-        """The command as a person would type it."""
+        """The command as the user would type it."""
         return f"MOCK_FAULTS={FAULT} " + shlex.join(["accel-lab", *self.words(folder)])
 
 
 def newest(folder: Path, name: str) -> Path:
-    """The newest file that fits a pattern, in the runs below a folder. Raises LabError without one."""
+    """Returns the newest file that matches a pattern in the runs of a folder.
+
+    Raises LabError if none does.
+    """
     found = sorted(folder.glob(f"*/{name}"), key=lambda path: path.stat().st_mtime)
     if not found:
         raise LabError(f"the step before left no {name} below {folder}: run accel-lab demo again")
@@ -44,7 +50,7 @@ def newest(folder: Path, name: str) -> Path:
 
 
 def _layers(folder: Path) -> Sequence[str]:
-    """The head of two of the mock's layers."""
+    """Returns the first lines of two of the mock's layers."""
     texts = []
     for name in ("fused.txt", "memory_plan.txt"):
         file = newest(folder / "layers", f"**/{name}")

@@ -1,4 +1,4 @@
-"""The options ``--engine`` and ``--store``: where jobs run, and the folder that files travel through."""
+"""Defines ``--engine`` and ``--store``: where jobs run, and the folder through which their files travel."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from accel_lab.engine.worker import Worker
 
 F = TypeVar("F", bound=Callable[..., Any])
 LOCAL = "local"
-#: Jobs that a cluster is given at a time unless the user says otherwise: its scheduler sees what waits.
+#: Jobs submitted to a cluster at a time; enough for its scheduler to see the queue.
 CLUSTER_JOBS = 128
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """A scheduler that exists, and the address of the store."""
+    """The address of a cluster's scheduler, and the URL of the store."""
 
     address: str
     store: str
@@ -35,7 +35,7 @@ class Cluster:
 
 
 def chosen(engine: str | None, store: str | None) -> Cluster | None:
-    """The cluster that the options name; None for this machine. Raises :class:`UsageError` in one line."""
+    """Returns the cluster that the options name, or None for this machine. Raises :class:`UsageError`."""
     if engine in (None, LOCAL):
         if store is not None and engine is None:
             raise UsageError("--store is the folder of a cluster: name its scheduler, --engine dask:ADDRESS")
@@ -51,13 +51,13 @@ def chosen(engine: str | None, store: str | None) -> Cluster | None:
         )
     if store.startswith("memory:"):
         raise UsageError("--store memory:// is of one process only: name a folder that the workers reach too")
-    if "://" not in store:  # a path, which the workers must not take from where they are
+    if "://" not in store:  # a path: make it absolute, because workers have another working directory
         store = f"file://{os.path.abspath(store)}"
     return Cluster(address=address, store=store)
 
 
 def release_engine_option(command: F) -> F:
-    """``--engine`` of commands that run releases; their ``--store`` is one of ``environment_options``."""
+    """Adds ``--engine`` to a command that runs releases; ``environment_options`` adds its ``--store``."""
     return click.option(
         "--engine",
         metavar="ENGINE",
@@ -68,7 +68,7 @@ def release_engine_option(command: F) -> F:
 
 @contextmanager
 def dispatching(cluster: Cluster, listener: Callable[[str], None]) -> Iterator[Dispatch]:
-    """Jobs of the lab on the workers of a cluster. ``listener`` is called with each fault, in one line."""
+    """Opens the dispatch of jobs to a cluster's workers. ``listener`` gets a line for each fault."""
     store = Store(cluster.store, listener=listener)
     engine = DaskEngine(cluster.address)
     try:

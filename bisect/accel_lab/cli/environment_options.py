@@ -1,6 +1,6 @@
-"""Options that say which builds of torch are probed and where they come from; shared by several commands.
+"""Defines the options that choose builds of torch and their sources; several commands share them.
 
-An option goes before the lab's configuration, and that before what pip is configured with.
+An option overrides the lab's configuration, which overrides pip's configuration.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def environment_options(command: F) -> F:
-    """Which provider, which packages, and where from."""
+    """Adds the options for the provider, the packages and their index."""
     for decorate in reversed(
         (
             click.option(
@@ -96,9 +96,9 @@ def environment_options(command: F) -> F:
 def read_options(
     words: Mapping[str, Any], script: Path | None = None, *, folder: Path | None = None
 ) -> tuple[str, EnvironmentOptions]:
-    """The provider's name and its options, out of a command's words, the configuration and pip's.
+    """Returns the provider's name and its options, from a command's options, the configuration and pip's.
 
-    ``script`` is the one whose PEP 723 block counts, ``folder`` where the configuration is looked for.
+    ``script`` supplies the PEP 723 block. ``folder`` is where the search for settings starts.
     """
     config = read_settings(words.get("config"), folder=folder)
     pythons = tuple(filter(None, (words["pythons"] or "").split(os.pathsep))) or config.list("pythons")
@@ -134,7 +134,7 @@ def _slim(words: Mapping[str, Any], config: Config) -> str:
 
 
 def _index(words: Mapping[str, Any], config: Config) -> Index:
-    """Each field by itself: an option, else the configuration's, else pip's."""
+    """Merges the index settings field by field: the option, else the configuration's, else pip's."""
     mine, pip = config.index, pip_index()
     return Index(
         url=words["index_url"] or mine.url or pip.url,

@@ -1,4 +1,4 @@
-"""What every command does with findings: files, the terminal's text, JSON, the exit code."""
+"""Turns findings into files, terminal text, JSON and an exit code."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 def write_files(
     findings: Findings, folder: Path, *, bundle: bool, verify: bool = False, fresh: bool = False
 ) -> None:
-    """``report.json``, ``report.html`` and, if wanted, ``bundle.zip`` in the run's folder.
+    """Writes ``report.json``, ``report.html`` and, with ``bundle``, ``bundle.zip`` into the run's folder.
 
-    ``verify``: the bundle is run again first, as its reader will, which costs a cold run. ``fresh``: the run
-    has just been made.
+    ``verify`` first runs the bundle as its reader will, which costs a cold run. ``fresh`` means that the run
+    was just made.
     """
     sum_up(findings)
     findings.report = str(folder / "report.html")
     findings.bundle = None
-    _write_reports(findings, folder)  # first: nothing is lost if the bundle's run is stopped
+    _write_reports(findings, folder)  # first, so that nothing is lost if the bundle's run is stopped
     if bundle:
         from accel_lab.cli.rehearse import ship
 
@@ -57,7 +57,7 @@ def _write_reports(findings: Findings, folder: Path) -> None:
 
 
 def elsewhere(made: BundleReport) -> list[str]:
-    """Files that the reader of the bundle has to add, and files read from outside the script's folder."""
+    """Returns warnings about files that the bundle lacks: too big, or outside the script's folder."""
     lines = [
         f"too big for the bundle; a reader has to put it at {name}: {path}" for name, path in made.missing
     ]
@@ -69,13 +69,13 @@ def elsewhere(made: BundleReport) -> list[str]:
 
 
 def sum_up(findings: Findings) -> None:
-    """Fills in the summary and the next steps."""
+    """Fills in the summary and the next steps of ``findings``."""
     findings.summary = summarise(findings)
     findings.next_steps = next_steps(findings)
 
 
 def report_left(made: BundleReport, folder: Path) -> None:
-    """One line on standard error: how many words that look private were left, and how to see them."""
+    """Prints how many possibly private words are left in the bundle, and how to review them."""
     from accel_lab.reporting.redact.review import count_words
 
     count = len(made.left)
@@ -84,7 +84,7 @@ def report_left(made: BundleReport, folder: Path) -> None:
 
 
 def show(findings: Findings, *, as_json: bool, tables: bool = True) -> None:
-    """The result on standard output."""
+    """Prints the result on standard output, as text with tables or as JSON."""
     if as_json:
         from accel_lab.reporting.schema import findings_json
 
@@ -121,12 +121,12 @@ def _files(findings: Findings) -> str:
 
 
 def exit_code(findings: Findings) -> int:
-    """0 does not fail, 1 reproduced with an answer, 125 cannot tell (DESIGN section 10)."""
+    """Returns 0 (does not fail), 1 (reproduced, with an answer) or 125 (cannot tell): DESIGN section 10."""
     if findings.verdict == "passes":
         return 0
     if (
         findings.verdict == "by_design"
-    ):  # a script that fails by itself was reproduced; else only values differ
+    ):  # with a signature the script itself failed; without one only values differ
         return 1 if findings.signature is not None else 0
     if findings.versions and findings.versions.metric:
         return 1 if findings.verdict == "fails" else 125

@@ -1,4 +1,4 @@
-"""What commands that run a program share: the request out of the options, and the run with its end."""
+"""Shared by commands that run a program: builds the request from the options and runs it."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ from accel_lab.session import Session
 from accel_lab.versions.line import VersionsRequest
 from accel_lab.versions.remote_release import RemoteReleases
 
-#: So long a warm server is left at a terminal.
+#: Default seconds for which a warm server is kept at a terminal.
 _KEEP_S = 600.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Given:
-    """What ``program_options`` and ``job_options`` collect, as click hands it over."""
+    """The options of ``program_options`` and ``job_options``, as click passes them."""
 
     program: tuple[str, ...]
     module: str | None
@@ -72,7 +72,7 @@ class Given:
     keep_server: float | None
 
     def earlier(self) -> tuple[Request, Path] | None:
-        """The request and the folder of the run that ``--resume`` names; None without it."""
+        """Returns the request and the folder of the run that ``--resume`` names, or None without it."""
         if self.resume is None:
             return None
         if self.program or self.module:
@@ -81,9 +81,10 @@ class Given:
         return load_request(folder), folder
 
     def servers(self) -> Servers | None:
-        """Where clean warm servers are kept; None for a server of the run's own.
+        """Returns the store of clean warm servers, or None if the run uses only a server of its own.
 
-        Who sits at a terminal soon bisects again; in a script, a test or a container nothing is left unasked.
+        A user at a terminal is likely to bisect again. Elsewhere (scripts, tests, containers) no process is
+        left behind unless ``--keep-server`` asks for it.
         """
         keep_s = self.keep_server
         if keep_s is None:
@@ -91,7 +92,7 @@ class Given:
         return None if self.fresh else servers_of(os.environ, keep_s=keep_s)
 
     def request(self) -> Request:
-        """The request that the options describe; raises :class:`UsageError` in one line."""
+        """Builds the request from the options. Raises :class:`UsageError`."""
         script, args = split_program(self.module, self.program)
         try:
             re.compile(self.fail_regex or "")
@@ -116,7 +117,7 @@ class Given:
 
 @dataclass(frozen=True, kw_only=True)
 class Once:
-    """One run of a program: the interpreter it had, its folder, and how it ended."""
+    """One run of a program: its interpreter, its folder and its outcome."""
 
     program: Program
     build: Build
@@ -132,20 +133,20 @@ def run_once(
     keep: bool = False,
     **words: Any,
 ) -> Once:
-    """Run the program of ``program_options`` once, in a fresh process, under one rung."""
+    """Runs the program of ``program_options`` once, in a fresh process, under one rung."""
     return run_each([Question(rung=rung, switches=switches)], command=command, keep=keep, **words)[0]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """One run that a command asks for: its rung, single settings on top, and which repeat it is."""
+    """One run that a command asks for: rung, extra switches, and the number of the repeat."""
 
     rung: Rung
     switches: tuple[tuple[str, Any], ...] = ()
     attempt: int = 0
 
 
-#: Says what else to ask, given the answers so far.
+#: Returns the next questions, given the answers so far; empty to stop.
 Further = Callable[[list[Once]], Sequence[Question]]
 
 
@@ -164,10 +165,10 @@ def run_each(
     out: str | None,
     keep: bool = False,
 ) -> list[Once]:
-    """Run the program of ``program_options`` once for each question, each in a fresh process.
+    """Runs the program of ``program_options`` once for each question, each in a fresh process.
 
-    ``command`` is what the run's folder says made it. ``further`` looks at the answers so far and says what
-    else to ask, until it is nothing.
+    ``command`` is written into the marker of the run's folder. ``further`` gets the answers so far and
+    returns more questions, until it returns none.
     """
     script, args = split_program(module, program)
     request = Request(
@@ -222,13 +223,13 @@ def _asked(
 
 
 def require_run(outcome: Outcome, what: str = "the script") -> None:
-    """Raise :class:`LabError`, in one line, where the script was not run at all."""
+    """Raises :class:`LabError` if the program was not run at all."""
     if not outcome.was_run:
         raise LabError(f"{what} could not be run: {'; '.join(outcome.notes) or outcome.status.value}")
 
 
 def read_line(spec: str, words: dict[str, Any], given: Given, request: Request) -> VersionsRequest:
-    """The line of releases that ``--versions`` and the options of ``environment_options`` describe."""
+    """Builds the request for a line of releases from ``--versions`` and ``environment_options``."""
     script = Path(request.program.path) if request.program.path is not None else None
     provider, options = read_options(words, script)
     return VersionsRequest(spec=spec, provider=provider, options=options, own=given.python is not None)
@@ -243,10 +244,10 @@ def work(
     tables: bool = True,
     cluster: Cluster | None = None,
 ) -> int:
-    """Run it, write its files, print the result, with the ``tables`` of what was asked; the exit code.
+    """Runs a session, writes its files and prints the result; returns the exit code.
 
-    ``cluster``: its workers run the releases of ``--versions``.
-    The folder's lock is held until all is written.
+    ``tables`` also prints the tables. ``cluster`` runs the releases of ``--versions``. The folder's lock is
+    held until everything is written.
     """
     with resumable(folder, command), held(folder) as mine:
         if mine.ended:
@@ -260,7 +261,7 @@ def work(
 
 @contextmanager
 def resumable(folder: Path, command: str) -> Iterator[None]:
-    """A full disk ends a run in one line that says how to go on."""
+    """Turns a full disk into a :class:`DiskFull` that says how to resume."""
     try:
         yield
     except (OSError, DiskFull) as error:

@@ -1,4 +1,4 @@
-"""What ``accel-lab env`` speaks of: the environments of the store, the images of the daemon, or both."""
+"""Lists and checks the environments for ``accel-lab env``: those of the store, images of docker, or both."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class KeptEnvironments:
-    """The environments that are meant: those of the store, the images of the daemon, or both."""
+    """The environments of the store, the images of the docker daemon, or both."""
 
     def __init__(self, store: str | None, provider: str | None, config: str | None = None) -> None:
         settings = read_settings(config)
@@ -43,7 +43,7 @@ class KeptEnvironments:
 
     @property
     def places(self) -> str:
-        """Where they are, in words."""
+        """Where they are kept, in words."""
         places = [str(self.folder)] if self.store is not None else []
         return " and ".join([*places, *(["docker"] if self.images is not None else [])])
 
@@ -51,7 +51,7 @@ class KeptEnvironments:
         return self._entries[key].label if key in self._entries else self._kept[key].label
 
     def rows(self) -> list[dict[str, Any]]:
-        """The details of each, the one used last first."""
+        """Returns a row for each environment, the most recently used first."""
         rows = []
         if self._census is not None:
             usage = self._census.environments
@@ -71,12 +71,12 @@ class KeptEnvironments:
 
     @property
     def bytes(self) -> int:
-        """What all of them take."""
+        """Bytes of all environments together."""
         return sum(taken for taken, _ in self.summary)
 
     @property
     def summary(self) -> list[tuple[int, str]]:
-        """The bytes of each place, and what they are."""
+        """Bytes and description of each place."""
         lines = []
         if self._census is not None:
             lines.append((self._census.together, f"in {self.folder}, downloads included"))
@@ -99,9 +99,10 @@ class KeptEnvironments:
 
 
 def _images(folder: Path, *, wanted: bool, configured: bool) -> ImageShelf | None:
-    """The images of the daemon; where none answers that is an error only if they were asked for by name.
+    """Returns the images of the daemon, or None if there is no daemon.
 
-    ``configured``: the settings speak of docker, so it is listed.
+    With ``wanted`` a missing daemon raises EnvironmentUnavailable. With ``configured`` it is noted on
+    standard error.
     """
     try:
         from accel_lab.environments.docker.images import ImageShelf

@@ -1,6 +1,6 @@
-"""``-v`` and ``--log-file``: what the lab does, through the standard library's logging.
+"""Defines ``-v`` and ``--log-file``, which log what the lab does through the standard library's logging.
 
-Loggers are children of ``accel_lab``. Without either option nothing is logged.
+All loggers are children of ``accel_lab``. Without these options nothing is logged.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _FORM = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class _OneLine(logging.Formatter):
-    """What a script can have a hand in is shown without terminal sequences, and on one line."""
+    """Formats a record on one line and without terminal sequences, because a script may control its text."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record)).replace("\n", "\\n")
 
 
 class _Terminal(logging.StreamHandler[Any]):
-    """Writes to standard error as it is at the time: it can be replaced."""
+    """Writes to the current ``sys.stderr``, which may be replaced later."""
 
     def emit(self, record: logging.LogRecord) -> None:
         self.stream = sys.stderr
@@ -36,8 +36,10 @@ class _Terminal(logging.StreamHandler[Any]):
 
 
 def add_options(command: click.Command, *, variables: bool = False) -> None:
-    """``-v`` and ``--log-file`` for a command, once; with ``variables`` also by ``ACCEL_LAB_VERBOSE`` and
-    ``ACCEL_LAB_LOG_FILE``."""
+    """Adds ``-v`` and ``--log-file`` to a command, unless it has them.
+
+    With ``variables`` they are also read from ``ACCEL_LAB_VERBOSE`` and ``ACCEL_LAB_LOG_FILE``.
+    """
     if any(param.name == "log_file" for param in command.params):
         return
     command.params += [
@@ -79,7 +81,7 @@ def _log_file(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 
 
 def _add(handler: logging.Handler, level: int) -> None:
-    """Log to one terminal and one file at most: the option nearest to the command counts."""
+    """Adds a handler in place of the earlier one of its type: the option closest to the command wins."""
     for other in [one for one in ROOT.handlers if type(one) is type(handler)]:
         ROOT.removeHandler(other)
         other.close()
@@ -90,7 +92,7 @@ def _add(handler: logging.Handler, level: int) -> None:
 
 
 def close() -> None:
-    """Take the handlers away again, their files closed."""
+    """Removes and closes all handlers."""
     for handler in list(ROOT.handlers):
         ROOT.removeHandler(handler)
         handler.close()

@@ -1,4 +1,4 @@
-"""The command ``accel-lab``: finds its subcommands by name and loads only the one that is called."""
+"""The command ``accel-lab``: imports only the subcommand that is called."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from accel_lab.cli.settings import make_settable
 from accel_lab.cli.streams import ReaderGone, close_quietly, guarded_streams
 from accel_lab.execution.processes.interruptible import INTERRUPTED, StopSignals
 
-#: Command, module of ``cli.commands``, one line for the overview (so that ``--help`` loads none of them).
+#: Maps a command to its module in ``cli.commands`` and its line of help, so that ``--help`` imports none.
 COMMANDS: dict[str, tuple[str, str]] = {
     "bisect": ("bisect", "Find the stage of the compiler at which a script fails, with evidence."),
     "minimize": ("minimize", "Shrink a failing script, or a captured graph, to the least that still fails."),
@@ -45,7 +45,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 
 class Lazy(click.Group):
-    """A group whose commands live in modules that are imported when they are called."""
+    """A group that imports the module of a command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -78,16 +78,16 @@ logs.add_options(cli, variables=True)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Entry point. Errors of the lab are one line on standard error and an exit code (DESIGN section 10)."""
+    """Runs ``accel-lab`` and exits. The lab's errors become one line on standard error and an exit code."""
     stopped = StopSignals().heed()
     with guarded_streams():
         sys.exit(stopped.exit_code(run(argv)))
 
 
 def run(argv: Sequence[str] | None) -> int:
-    """Run one command in this process; its exit code.
+    """Runs one command in this process and returns its exit code.
 
-    An exception that nobody foresaw is a mistake of the lab: 3, never 1.
+    An unexpected exception is a bug of the lab: exit code 3, never 1.
     """
     try:
         code = cli.main(args=list(argv) if argv is not None else None, standalone_mode=False)

@@ -1,4 +1,4 @@
-"""Handles an unexpected exception: a number to quote, and the traceback in a file."""
+"""Reports an unexpected exception by a number, and keeps its traceback in a file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MESSAGE = 160
 
 
 def explained(error: Exception) -> tuple[str, int]:
-    """One line for an exception that ends a command, and the exit code (DESIGN section 10)."""
+    """Returns the message and the exit code for an exception that ended a command (DESIGN section 10)."""
     if isinstance(error, LabError):
         text, code = str(error), error.exit_code
     elif isinstance(error, OSError):
@@ -29,10 +29,10 @@ def explained(error: Exception) -> tuple[str, int]:
 
 
 def keep(error: BaseException) -> str:
-    """Write the traceback to the run's folder, else to a temporary file; the line that says so.
+    """Writes the traceback to the run's folder or a temporary file, and returns the message for the user.
 
-    The number is the same wherever the same mistake is made: it is a hash over the places of the traceback,
-    not over the message.
+    The number is a hash of the traceback's functions and the lab's version, not of the message: the same bug
+    gets the same number everywhere.
     """
     places = [
         f"{type(link).__name__} {os.path.basename(frame.filename)} {frame.name}"
@@ -59,7 +59,7 @@ def _links(error: BaseException) -> list[BaseException]:
 
 
 def _written(text: str, number: str) -> Path | None:
-    """Where the text lies; None where no file can be written. A new file: the folder's are a script's too."""
+    """Writes the text to a new file (a script writes to the folder too); returns its path, or None."""
     for folder in (_run_folder(), None):
         try:
             handle, name = tempfile.mkstemp(prefix=f"mistake-{number}-", suffix=".txt", dir=folder)
@@ -72,6 +72,6 @@ def _written(text: str, number: str) -> Path | None:
 
 
 def _run_folder() -> Path | None:
-    """The folder of the run that this process has, if it came that far; nothing is imported to find out."""
+    """Returns this process's run folder, or None; it never imports ``accel_lab.request``."""
     request: Any = sys.modules.get("accel_lab.request")
     return request.current_folder() if request is not None else None

@@ -1,4 +1,4 @@
-"""The options that the settings file and the environment may give: which commands, and their names."""
+"""Lists the commands and options that the settings file and the environment may set."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from functools import cache
 
 import click
 
-#: Commands that run a program or a model. The others read, remove or trust what is there: no file does that.
+#: Commands that run a program or a model; the others read, remove or trust files, so no settings apply.
 SETTABLE = ("bisect", "minimize", "run", "bench", "matrix", "diff", "guards", "capture", "check")
-#: What is said of one call only, takes a question's place, or sends the user's files to another machine.
+#: Options that concern a single call, replace a confirmation, or send the user's files to another machine.
 _NEVER = frozenset(
     {"help", "version", "module", "resume", "config", "yes", "verbose", "log-file", "engine", "store"}
 )
 
 
 def names_of(command: click.Command) -> dict[str, click.Option]:
-    """The options of a command by their long names."""
+    """Returns the settable options of a command by their long names."""
     return {
         word[2:]: option
         for option in command.params
@@ -29,7 +29,7 @@ def names_of(command: click.Command) -> dict[str, click.Option]:
 
 @cache
 def known() -> Mapping[str, frozenset[str]]:
-    """The names of the options of every command that settings may speak of; loads the commands."""
+    """Returns the settable option names of each command; imports the commands."""
     return {name: frozenset(names_of(_command(name))) for name in SETTABLE}
 
 

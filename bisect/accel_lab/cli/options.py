@@ -1,4 +1,4 @@
-"""Options that several commands share, and how ``SCRIPT ARGS`` and ``-m MODULE ARGS`` are parsed."""
+"""Defines options that several commands share, and parses ``SCRIPT ARGS`` and ``-m MODULE ARGS``."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from accel_lab.core.errors import UsageError
 from accel_lab.core.machine.files import remove
 from accel_lab.core.probe import Limits, Program
 
-#: In a context's ``meta``: the folders that a command made for its run; wrong usage leaves none of them.
+#: Key in a context's ``meta``: the folders that a command made, which wrong usage removes again.
 RUN_FOLDERS = "accel_lab.run_folders"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class ProgramCommand(click.Command):
-    """A command whose own options end at the program: all that follows belongs to the program.
+    """A command whose own options end at the program; all later words belong to the program.
 
-    ``-m MODULE`` ends them as well, as it does for Python itself.
+    ``-m MODULE`` ends the options too, as it does for Python itself.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -45,23 +45,23 @@ class ProgramCommand(click.Command):
         set_up_mock(ctx.meta.get("accel_lab.config"))
         try:
             return super().invoke(ctx)
-        except UsageError:  # what was asked for was not done, so no run is left of it
+        except UsageError:  # the command did nothing, so its folders are removed
             for folder in ctx.meta.pop(RUN_FOLDERS, ()):
                 remove(folder)
             raise
 
     def _program_before(self, ctx: click.Context, head: list[str]) -> bool:
-        """Whether a script stands among the words before: then a later ``-m`` is the script's own."""
+        """Whether a script comes before this point, so that a later ``-m`` is an argument of the script."""
         try:
             values, rest, _ = self.make_parser(ctx).parse_args(list(head))
         except click.UsageError:
             return False
-        # Where it stands depends on the release of click, which has a mark of its own for none.
+        # Releases of click differ in where they put it and in their object for a missing argument.
         return bool(rest) or (bool(values.get("program")) and isinstance(values["program"], tuple))
 
 
 def program_options(command: F) -> F:
-    """``SCRIPT [ARGS]...`` or ``-m MODULE [ARGS]...``, and how to run it."""
+    """Adds ``SCRIPT [ARGS]...`` or ``-m MODULE [ARGS]...`` and the options for running it."""
     for decorate in reversed(
         (
             click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]..."),
@@ -106,7 +106,7 @@ def program_options(command: F) -> F:
 
 
 def job_options(command: F) -> F:
-    """What counts as the failure, where the run's folder goes, and how the probes are run."""
+    """Adds the options for the oracle, the run's folder and the probes."""
     for decorate in reversed(
         (
             click.option(
@@ -168,14 +168,14 @@ def job_options(command: F) -> F:
     return command
 
 
-#: More than any run takes, and less than what the system's clocks and limits are made for.
+#: Upper bounds: more than any run needs, less than the system's clocks and limits overflow at.
 MAX_SECONDS = 30 * 86_400.0
 MAX_DAYS = 36_500.0
 MAX_MB = 1 << 24
 
 
 class Number(click.FloatRange):
-    """A number between two bounds, both of which it has: neither NaN nor an infinity is one."""
+    """A finite number between two inclusive bounds; NaN and infinities are refused."""
 
     def __init__(self, low: float, high: float) -> None:
         super().__init__(min=low, max=high)
@@ -188,7 +188,7 @@ class Number(click.FloatRange):
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg]
-    """A time such as ``90``, ``90s``, ``5m`` or ``1h``, in seconds."""
+    """A time such as ``90``, ``90s``, ``5m`` or ``1h``, converted to seconds."""
 
     name = "TIME"
 
@@ -205,7 +205,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg]
 
 
 def split_program(module: str | None, words: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
-    """``(script or None, arguments)``."""
+    """Splits the words into ``(script or None, arguments)``. Raises :class:`UsageError` without a program."""
     if module is not None:
         return None, words
     if not words:
@@ -216,13 +216,16 @@ def split_program(module: str | None, words: tuple[str, ...]) -> tuple[str | Non
 
 
 def limits_from(timeout: float, memory: int, max_disk: int | None = None) -> Limits:
-    """The limits of one run."""
+    """Returns the limits of one run, from seconds and MB."""
     limits = Limits(timeout_s=timeout, memory_mb=memory)
     return limits if max_disk is None else replace(limits, disk_mb=max_disk)
 
 
 def find_python(python: str | None) -> str:
-    """An absolute path of the interpreter, not resolved: a virtual environment is known by its link."""
+    """Returns the absolute path of the interpreter. Raises :class:`UsageError` if it is not executable.
+
+    Links are not resolved, because a virtual environment is recognized by the link.
+    """
     import os
     import sys
 
@@ -235,7 +238,7 @@ def find_python(python: str | None) -> str:
 
 
 def read_stdin(path: str | None) -> Path | None:
-    """The file that stands for standard input."""
+    """Returns the absolute path of the file for standard input, or None."""
     return Path(path).resolve() if path else None
 
 

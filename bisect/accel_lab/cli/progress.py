@@ -1,4 +1,4 @@
-"""Progress on standard error: one line for each probe, with its time and its result."""
+"""Prints progress on standard error: a line for each probe with its time and its result."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from accel_lab.execution.run_folder.progress_file import ProgressFile
 
 from .question_words import question
 
-#: To the first column; the line is erased.
+#: Moves to the first column; erases the line.
 _START, _ERASE = control("\r"), control("\x1b[2K")
 
 
 class Progress:
-    """A listener of the prober. On a terminal the running probes stand in a line that is overwritten.
+    """A listener of the prober. On a terminal the running probes are shown in a line that is overwritten.
 
-    Probes of another program than the user's are candidates of the reduction: there are hundreds, so
-    only those that make the repro smaller are printed. The same lines go to the run's folder, also where
-    nothing is printed: ``accel-lab dashboard`` follows them there.
+    Probes of another program than the user's are candidates of the reduction. There are hundreds, so only
+    those that make the repro smaller are printed. All lines also go to a file in the run's folder, which
+    ``accel-lab dashboard`` follows.
     """
 
     def __init__(self, *, quiet: bool, program: str | None = None, folder: Path | None = None) -> None:
@@ -43,7 +43,7 @@ class Progress:
 
     def __call__(self, event: str, probe: Probe, outcome: Outcome | None) -> None:
         if event == "anew":
-            if not self._asks_anew:  # each release of a line has a folder of its own
+            if not self._asks_anew:  # each release of a line has its own folder and repeats the event
                 self.say("The answers in this folder come from another version of the lab: it asks anew.")
             self._asks_anew = True
             return
@@ -60,7 +60,7 @@ class Progress:
             self._show_running()
 
     def smaller(self, note: str, tried: int, source: str) -> None:
-        """A smaller program that still fails was found, after ``tried`` candidates."""
+        """Reports a smaller program that still fails, found after ``tried`` candidates."""
         lines = sum(1 for line in source.splitlines() if line.strip() and not line.lstrip().startswith("#"))
         with self._lock:
             self._clear()
@@ -68,14 +68,14 @@ class Progress:
             self._show_running()
 
     def phase(self, words: str, seconds: float | None) -> None:
-        """A part of the search begins, which takes so many seconds at most (None: as long as it takes)."""
+        """Reports that a phase of the search begins; ``seconds`` is its upper limit, None if it has none."""
         with self._lock:
             self._phase = words.partition(":")[0]
             self._until = None if seconds is None else time.monotonic() + seconds
         self.say(f"… {words}" + ("" if seconds is None else f" (at most {_minutes(seconds)} more)"))
 
     def release(self, event: str, version: str, words: str) -> None:
-        """An event on the line of releases: an environment is built, a release judged, a flip examined."""
+        """Reports an event of a release: environment built, release judged, flip examined."""
         if event not in _RELEASE:
             return
         mark, text = _RELEASE[event]
@@ -85,13 +85,13 @@ class Progress:
             self._show_running()
 
     def say(self, words: str) -> None:
-        """One line about work that is not a probe."""
+        """Prints one line about work that is not a probe."""
         with self._lock:
             self._clear()
             self._print(words)
 
     def _line(self, probe: Probe, outcome: Outcome, cached: bool) -> tuple[str, str]:
-        """The line, and its mark as it goes to the terminal."""
+        """Returns the line of a probe, and its mark in colour for the terminal."""
         result, colour = _result(outcome)
         mark = {"32": "✓", "31": "✗"}.get(colour, "·")
         shown = control(f"\x1b[{colour}m") + mark + control("\x1b[0m") if self._colour else mark
@@ -105,7 +105,6 @@ class Progress:
             sys.stderr.flush()
 
     def _remains(self) -> str:
-        """The part of the search, and how long it takes at most."""
         if not self._phase:
             return ""
         left = "" if self._until is None else f", at most {_minutes(self._until - time.monotonic())} more"
@@ -116,7 +115,7 @@ class Progress:
             sys.stderr.write(_START + _ERASE)
 
     def _print(self, line: str, mark: str = "") -> None:
-        """One line; ``mark`` takes its first character's place on the terminal."""
+        """Prints one line; on the terminal ``mark`` replaces its first character."""
         if self._file is not None:
             self._file.write(line)
         if not self._quiet:
@@ -124,13 +123,13 @@ class Progress:
             sys.stderr.flush()
 
     def done(self) -> None:
-        """Leave the terminal clean; nothing is written to the run's folder any more."""
+        """Clears the terminal's line and closes the file in the run's folder."""
         if self._file is not None:
             self._file.close()
         self._clear()
 
 
-#: The line for each event on a release.
+#: Mark and text for each event of a release.
 _RELEASE = {
     "making": ("…", "building its environment"),
     "made": ("+", "environment built:"),
@@ -141,7 +140,7 @@ _RELEASE = {
 
 
 def _label(probe: Probe) -> str:
-    """The probe in words, after the release that it runs on if there are several."""
+    """Describes the probe, with its release if there are several."""
     release = probe.environment.release
     return f"{release}: {question(probe)}" if release else question(probe)
 
@@ -156,7 +155,6 @@ def _result(outcome: Outcome) -> tuple[str, str]:
 
 
 def _minutes(seconds: float) -> str:
-    """``2 min 05 s``, ``40 s``."""
     whole = max(0, round(seconds))
     return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
 

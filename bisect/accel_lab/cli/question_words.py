@@ -11,12 +11,12 @@ from accel_lab.search.localize.kernel import bare, operator
 from accel_lab.search.switches import KERNEL_SWITCHES
 
 _AS_IT_IS = (("front_end", "main"), ("back_end", "main"))
-#: Names that are spelt out in one line; more are counted.
+#: Most names that are listed; more are only counted.
 _SPELT = 2
 
 
 def question(probe: Probe) -> str:
-    """The rung, what was changed on top of it, and whether the process is a fresh one."""
+    """Describes a probe: its rung, its switches, and whether its process is fresh."""
     if probe.edited:
         return "a workaround: your script with a few lines changed" + ("" if probe.bare else ", recorded")
     if probe.bare:
@@ -29,7 +29,7 @@ def question(probe: Probe) -> str:
 
 
 def switch(name: str, value: Any) -> str:
-    """One switch of a probe in words."""
+    """Describes one switch of a probe."""
     known = next((row.label for row in KERNEL_SWITCHES if row.settings == ((name, value),)), "")
     if name in _WORDS:
         return _WORDS[name](value)
@@ -47,7 +47,7 @@ def _pairs(settings: Mapping[str, Any]) -> str:
 
 
 def _mock(settings: Mapping[str, Any]) -> str:
-    """What is replaced of the mock accelerator; nothing where both of its ends are as they are."""
+    """Describes what is replaced in the mock; empty if front end and back end are the originals."""
     left = {key: value for key, value in settings.items() if value != "" and (key, value) not in _AS_IT_IS}
     more = []
     if left.pop("trace", False):
@@ -65,7 +65,7 @@ def _listed(names: Sequence[str], plural: str) -> str:
 
 
 def _left_out(value: Mapping[str, Any]) -> str:
-    """The switch ``off``: applications that are left out, by subsystem; ``all`` of them or some."""
+    """Describes the switch ``off``: the applications left out, by subsystem, all or some."""
     parts = []
     for subsystem, keys in value.items():
         plural = subsystem.replace("_", " ")
@@ -84,7 +84,7 @@ def _left_out(value: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-#: How the front end of the compiler is questioned (``search/localize/question_budget.py``).
+#: Switches of the front end's localization (``search/localize/question_budget.py``), in words.
 _FRONT: Mapping[str, Callable[[Any], str]] = {
     "outside": lambda keys: f"{len(keys)} operator{'s' * (len(keys) != 1)} outside AOTAutograd",
     "eager": lambda keys: (

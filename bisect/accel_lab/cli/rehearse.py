@@ -1,7 +1,7 @@
-"""Verifies a bundle before it is handed out: from a clean folder, in a clean environment, once.
+"""Verifies a bundle before it is handed out: runs it once from a clean folder in a clean environment.
 
-It is run by what runs a stranger's bundle (:func:`verify_bundle`). The program in it has just been run by the
-same person, so nothing is asked. :func:`ship` writes what stands the test.
+:func:`verify_bundle`, which also runs a stranger's bundle, does it. No confirmation is needed, because the
+same user has just run the program. :func:`ship` writes the bundle that passes.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from accel_lab.reporting.redact.redactor import Redactor
 from accel_lab.reporting.words.summary import next_steps, summarise
 
 MATCH, MISMATCH, NOT_RUN = "match", "mismatch", "not_run"
-#: So many tries of a failure that comes now and then, and the seconds that a hang is waited for.
+#: Most tries of a flaky failure, and the seconds until a hang counts as reproduced.
 MOST_TRIES, PATIENCE_S = 7, 30.0
 _MOST_S = 1_800.0
-#: What a clean environment keeps: where programs and the user's own packages are found.
+#: Variables that a clean environment keeps: paths of programs, libraries and the user's own packages.
 _KEPT = ("PATH", "LD_LIBRARY_PATH", "TMPDIR", "SYSTEMROOT", "PYTHONUSERBASE")
 _RECORD = "bundle-check.json"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rehearsal(Record):
-    """What came of running a bundle again: ``result`` is one of the three above, ``words`` say it.
+    """Result of running a bundle again: ``match``, ``mismatch`` or ``not_run``, and the sentence for it.
 
-    ``seconds`` is what it cost; it stands in no bundle, since the same files make the same bundle.
+    ``seconds`` is the time it took. It is not part of the bundle, so that equal files give equal bundles.
     """
 
     result: str
@@ -63,14 +63,15 @@ def ship(
     limit_bytes: int = LIMIT_BYTES,
     words: Sequence[str] = (),
 ) -> tuple[BundleReport, Rehearsal]:
-    """Write the bundle of a run to ``path``: the first way of packing it that fails as recorded.
+    """Writes the bundle of a run to ``path``, packed in the first way that fails as recorded.
 
-    The smallest repro is tried, then the program with what it opened, then with all of its folder. A repro
-    that does not fail as recorded is no repro: it is taken out of ``findings``, which say so. Where nothing
-    fails so, the program is shipped and the words say what came of it. Without ``verify`` nothing is run, and
-    an earlier word on the same files still holds. ``words`` are taken out of every text as well. ``fresh``:
-    the run has just been made, so the program's files are taken from where they lie; else from the copy in
-    the run's folder.
+    It tries the smallest repro, then the program with the files that it opened, then with its whole folder. A
+    repro that does not fail as recorded is removed from ``findings``, which say so. If nothing fails as
+    recorded, the program is packed and the result says what happened.
+
+    Without ``verify`` nothing is run, but an earlier result for the same files is kept. ``words`` are
+    redacted from every text. ``fresh`` means that the run was just made: the program's files are then read in
+    place, else from the copy in the run's folder.
     """
 
     def written(target: Path, choice: Choice, checked: str) -> BundleReport:
@@ -98,7 +99,7 @@ def ship(
             first = first or (choice, result)
             if result.result == MATCH:
                 first = (choice, result)
-            # Where nothing is run, another way of packing it may be the one that was run before.
+            # If nothing is run, a later choice may be the one with an earlier result.
             if result.result == MATCH or (result.result == NOT_RUN and not (why_not and before)):
                 break
     assert first is not None
@@ -110,7 +111,7 @@ def ship(
 
 
 def _choices(findings: Findings, folder: Path, *, fresh: bool) -> Iterator[Choice]:
-    """The ways of packing it that differ, the smallest first; what was taken out is not asked again."""
+    """Yields the distinct ways of packing, the smallest first; a removed repro is not tried again."""
     for _ in range(2):
         scripts = (repro_reader.repro_of(findings, folder), repro_reader.other_of(findings, folder))
         if any(script is not None and script.verified and script.text.strip() for script in scripts):
@@ -124,7 +125,7 @@ def _choices(findings: Findings, folder: Path, *, fresh: bool) -> Iterator[Choic
 
 
 def _take_out(findings: Findings, folder: Path, result: Rehearsal) -> None:
-    """Take the repro that did not fail as recorded out of the findings, and out of what they say."""
+    """Removes the repro that did not fail as recorded from the findings and their texts."""
     scripts = (repro_reader.repro_of(findings, folder), repro_reader.other_of(findings, folder))
     gone = next(one for one in scripts if one is not None and one.verified and one.text.strip())
     why = f"the reduced {gone.kind or 'script'} is not offered: {result.words}"
@@ -134,7 +135,7 @@ def _take_out(findings: Findings, folder: Path, result: Rehearsal) -> None:
 
 
 def _why_not(findings: Findings) -> str:
-    """Why there is nothing to run again, or nothing to run it with; empty where there is."""
+    """Returns why the bundle cannot be run again, or an empty string."""
     if findings.verdict == "passes":
         return "nothing fails"
     if findings.environment.get("provider") == "docker":
@@ -150,7 +151,7 @@ def _python(findings: Findings) -> str:
 
 
 def _earlier(folder: Path, digest: str) -> Rehearsal | None:
-    """What came of running the very same files, in this run's folder."""
+    """Returns the kept result of running exactly these files, if there is one."""
     try:
         data = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
         if data["digest"] == digest and data["result"] in (MATCH, MISMATCH):
@@ -161,9 +162,10 @@ def _earlier(folder: Path, digest: str) -> Rehearsal | None:
 
 
 def rehearse(made: BundleReport, findings: Findings, run_dir: Path) -> Rehearsal:
-    """Verify the bundle as whoever gets it does, with nothing of the caller's environment.
+    """Verifies the bundle as its receiver does, with nothing of the caller's environment.
 
-    Where mounts are allowed, the project's own folder is out of sight: what only lies there is missed.
+    If mounts are allowed, the project's own folder is hidden, so that a file missing in the bundle is
+    noticed.
     """
     python = _python(findings)
     with tempfile.TemporaryDirectory(prefix="accel-lab-") as name:
@@ -198,7 +200,7 @@ def rehearse(made: BundleReport, findings: Findings, run_dir: Path) -> Rehearsal
 
 
 def _hidden(findings: Findings, run_dir: Path, python: str) -> list[Path]:
-    """The folders of the project: none that is nobody's, or in which the interpreter or this run lives."""
+    """Returns the project's folders to hide: not broad ones, nor those of the interpreter or the lab."""
     path = findings.program.origin or findings.program.path
     project = project_of(findings, run_dir)
     folders = [Path(path).parent] if path is not None else []
@@ -214,7 +216,6 @@ def _hidden(findings: Findings, run_dir: Path, python: str) -> list[Path]:
 
 
 def _words(done: Verified, findings: Findings, made: BundleReport) -> str:
-    """What came of it in one sentence."""
     lines = [line for line in done.said.splitlines() if line.strip()]
     placed = ", ".join(name for name, _ in made.missing)
     more = f", with {placed} put in place" if placed else ""

@@ -1,4 +1,4 @@
-"""``matrix --engine`` and ``bisect --versions --engine``: each release is run by a worker of a cluster."""
+"""``matrix --engine`` and ``bisect --versions --engine``: workers of a cluster run the releases."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from accel_lab.versions.build_verdict import TargetFailure
 from accel_lab.versions.release_session import FOLDER, folder_name
 from accel_lab.versions.remote_release import RemoteLost, RemoteRuns, SentFailure
 
-#: In a run's folder: the cluster that it was given, for --resume; the failure that releases are judged by.
+#: Files in a run's folder: its cluster, for --resume; the failure by which releases are judged.
 ENGINE, FAILURE = "engine.json", "failure.json"
-#: What a worker's command leaves of releases that were judged by a failure.
+#: File in which a worker's command leaves the releases that it judged by a failure.
 JUDGED = "judged.json"
 _FETCHED = "fetched"
-#: Releases of one run that a cluster is given at a time.
+#: Most releases of one run that are submitted at a time.
 _AT_A_TIME = 32
 
 
 @dataclass(kw_only=True)
 class ClusterReleases:
-    """The :class:`~accel_lab.versions.remote_release.RemoteReleases` of a cluster.
+    """Runs releases on a cluster; a :class:`~accel_lab.versions.remote_release.RemoteReleases`.
 
-    ``words`` are options for every release. ``again`` is the command that goes on with the run.
+    ``words`` are options for every release. ``again`` is the command that resumes the run.
     """
 
     request: Request
@@ -55,7 +55,11 @@ class ClusterReleases:
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def fetch(self, version: str, spec: EnvironmentSpec, folder: Path, target: TargetFailure | None) -> None:
-        """Have a worker run the release, and put what it left into ``folder``."""
+        """Has a worker run the release and puts its results into ``folder``.
+
+        Raises :class:`Interrupted` after :meth:`stop` and :class:`RemoteLost` if the engine or the store is
+        lost.
+        """
         apart = self.folder / _FETCHED / folder.name
         remove(apart)
         try:
@@ -68,7 +72,7 @@ class ClusterReleases:
             remove(apart)
 
     def stop(self) -> None:
-        """End all waiting; what workers have begun they finish, and it is in the store then."""
+        """Stops waiting. Workers finish what they have begun, and its results stay in the store."""
         self.dispatch.stop()
 
     def _job(self, version: str, spec: EnvironmentSpec, target: TargetFailure | None) -> PackedJob:
@@ -99,10 +103,10 @@ class ClusterReleases:
         return PackedJob(request=request, files=files)
 
     def _environment(self, version: str, spec: EnvironmentSpec, files: dict[str, Path]) -> list[str]:
-        """The release and its environment; where packages come from is in the workers' settings."""
+        """Returns the options for the release's environment; the workers' settings name the package index."""
         assert self.request.versions is not None
         options = self.request.versions.options
-        if spec.provider == "local":  # a line of one interpreter
+        if spec.provider == "local":  # a line of a single interpreter
             return ["--versions", "all", "--provider", "local", "--pythons", spec.python]
         words = ["--versions", version, "--provider", spec.provider]
         words += ["--python-version", spec.python] if spec.provider == "uv" else []
@@ -117,7 +121,7 @@ class ClusterReleases:
 
 
 def _take(fetched: Fetched, folder: Path) -> None:
-    """Move the only release's folder here, with what says how its probes were named there."""
+    """Moves the folder of the worker's only release here, with the names that its probes had there."""
     worker, run = fetched.ran.worker, newest_run(fetched.folder)
     if run is None:
         raise LabError(f"{worker} left no run of this release: {fetched.ran.said}")
@@ -131,13 +135,13 @@ def _take(fetched: Fetched, folder: Path) -> None:
         RemoteRuns.from_json(runs).write(left)
     except ValueError as error:
         raise Refused(f"what {worker} says of this release: {error}") from None
-    RemoteRuns.of(left)  # damaged, it must not come into the run's folder
+    RemoteRuns.of(left)  # checks the files, so that damaged ones do not enter the run's folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     left.rename(folder)
 
 
 def _release_of(run: Path) -> tuple[str, object]:
-    """The release that a worker's command ran, and its environment."""
+    """Returns the release that a worker's command ran, and its environment."""
     files = ChildFiles(run)
     judged = files.json(JUDGED, [{"torch": str, "environment": Table()}])
     if judged is not None:
@@ -154,12 +158,12 @@ def _release_of(run: Path) -> tuple[str, object]:
 
 
 def write_judged(folder: Path, rows: Sequence[Tested]) -> None:
-    """What a worker's command leaves of releases that were judged by a failure."""
+    """Writes the releases that a worker judged by a failure to ``judged.json``."""
     write_atomic(folder / JUDGED, json.dumps([row.to_json() for row in rows], default=str))
 
 
 def read_failure(path: Path) -> TargetFailure:
-    """The failure that another lab asks for; raises :class:`UsageError` for a damaged file."""
+    """Reads the failure that another lab sent. Raises :class:`UsageError` if the file is damaged."""
     try:
         return SentFailure.from_json(ChildFiles(path.parent).json(path.name)).target
     except (ValueError, Refused) as error:
@@ -167,10 +171,10 @@ def read_failure(path: Path) -> TargetFailure:
 
 
 def cluster_of(engine: str | None, words: dict[str, object], request: Request) -> Cluster | None:
-    """The cluster of a command whose ``--store`` is the environments' folder where there is none.
+    """Returns the cluster of a command whose ``--store`` otherwise means the environments' folder.
 
-    Takes ``store`` out of ``words`` where it is the cluster's. Raises :class:`UsageError` for a program that
-    does not travel.
+    Removes ``store`` from ``words`` if it belongs to the cluster. Raises :class:`UsageError` for a module or
+    a notebook, which cannot be sent.
     """
     store = words.get("store")
     cluster = chosen(engine, str(store) if store and engine not in (None, "local") else None)
@@ -184,13 +188,13 @@ def cluster_of(engine: str | None, words: dict[str, object], request: Request) -
 
 
 def keep_cluster(cluster: Cluster | None, folder: Path) -> None:
-    """Write the cluster into a run's folder, for ``--resume``."""
+    """Writes the cluster into a run's folder, for ``--resume``."""
     if cluster is not None:
         write_atomic(folder / ENGINE, json.dumps({"engine": cluster.name, "store": cluster.store}))
 
 
 def kept_cluster(folder: Path, engine: str | None, store: str | None) -> Cluster | None:
-    """The cluster of a run that is resumed: that of the options, else the one that it had."""
+    """Returns the cluster of a resumed run: that of the options, else the kept one; None if there is none."""
     kept = ChildFiles(folder).json(ENGINE, {"engine": str, "store": str})
     if engine is None and kept is None:
         return None
@@ -207,7 +211,7 @@ def releases(
     more: Sequence[str] = (),
     listener: Callable[[str], None],
 ) -> Iterator[ClusterReleases | None]:
-    """The releases of a cluster while a run lasts; None: this machine. ``more`` are options for workers."""
+    """Yields the releases of a cluster, or None for this machine. ``more`` are options for the workers."""
     if cluster is None:
         yield None
         return
@@ -232,7 +236,7 @@ def releases(
 
 
 def _words(request: Request) -> list[str]:
-    """How probes run and what counts as the failure, for the command on a worker."""
+    """Returns the options for limits and oracle, for the command on a worker."""
     limits, oracle = request.limits, request.oracle
     words = ["--timeout", f"{limits.timeout_s:g}", "--memory", str(limits.memory_mb)]
     words += ["--max-disk", str(limits.disk_mb), "--jobs", str(request.workers)]

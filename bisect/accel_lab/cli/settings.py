@@ -1,7 +1,7 @@
-"""The settings that count for a command, and the option that names a file of them.
+"""Resolves the settings of a command, and defines ``--config``.
 
-An option of the command line goes before a variable ``ACCEL_LAB_<COMMAND>_<OPTION>``, that before the
-settings file, and that before the option's default.
+A command-line option overrides the variable ``ACCEL_LAB_<COMMAND>_<OPTION>``, which overrides the settings
+file, which overrides the option's default.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 LOG = logging.getLogger("accel_lab.settings")
 
 PREFIX = "ACCEL_LAB"
-#: Variables that are no option's; ``docs/settings.md`` has them all.
+#: Variables that do not belong to an option; ``docs/settings.md`` lists all.
 VARIABLES = (
     "ACCEL_LAB_HOME",
     "ACCEL_LAB_DEBUG",
@@ -36,17 +36,17 @@ VARIABLES = (
 )
 _CLOSE = 0.75
 
-#: What was reported already: one process reads the settings more than once.
+#: Notes that were already printed: one process reads the settings more than once.
 _reported: set[str] = set()
 
 
 def config_option(command: F) -> F:
-    """``--config FILE``; the options that the file gives become the command's defaults."""
+    """Adds ``--config FILE``; the options in that file become the command's defaults."""
     return _option()(command)
 
 
 def make_settable(command: click.Command, name: str) -> None:
-    """Let the settings file and the environment give a command's options: once, before it is parsed."""
+    """Makes a command read its options from the settings file and the environment; call before parsing."""
     if not any(param.name == "config" for param in command.params):
         command.params.append(click.Option(["--config"], **_config_words(), expose_value=False))
     for option_name, option in option_names.names_of(command).items():
@@ -57,7 +57,7 @@ def make_settable(command: click.Command, name: str) -> None:
 
 
 def variable_of(command: str, option: str) -> str:
-    """``ACCEL_LAB_BISECT_MAX_DISK`` of ``bisect`` and ``max-disk``."""
+    """Returns the variable of an option: ``ACCEL_LAB_BISECT_MAX_DISK`` for ``bisect`` and ``max-disk``."""
     return f"{PREFIX}_{command}_{option}".upper().replace("-", "_")
 
 
@@ -69,14 +69,14 @@ def _config_words() -> dict[str, Any]:
     return {
         "metavar": "FILE",
         "type": click.Path(dir_okay=False),
-        "is_eager": True,  # before the options whose defaults it gives
+        "is_eager": True,  # parsed before the options whose defaults it sets
         "callback": _use,
         "help": "The lab's settings, instead of those found on the way up to the repository's root.",
     }
 
 
 def _use(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """Give the command the options of the settings file, and refuse misspelt variables of it."""
+    """Sets the command's defaults from the settings file, and refuses misspelt variables."""
     ctx.meta["accel_lab.config"] = value
     name = ctx.info_name or ""
     if name in option_names.SETTABLE and not ctx.resilient_parsing:
@@ -88,7 +88,7 @@ def _use(ctx: click.Context, param: click.Parameter, value: str | None) -> str |
 
 
 def _defaults(command: str, options: dict[str, click.Option], config: Config) -> dict[str, Any]:
-    """The values of a command's options by the parameters' names; its own table before the common one."""
+    """Returns the defaults by parameter name; a command's own table overrides the common one."""
     given = {key: one for key, one in config.options.get("", {}).items() if key in options} | dict(
         config.options.get(command, {})
     )
@@ -96,7 +96,7 @@ def _defaults(command: str, options: dict[str, click.Option], config: Config) ->
 
 
 def _value(option: click.Option, given: GivenOption) -> Any:
-    """A value as click takes it; a path is meant from the file's folder."""
+    """Converts a value for click; relative paths start at the file's folder."""
     value = given.value
     if option.multiple:
         return [str(item) for item in (value if isinstance(value, list) else [value])]
@@ -108,7 +108,10 @@ def _value(option: click.Option, given: GivenOption) -> Any:
 
 
 def refuse_unknown_variables(command: str, names: Collection[str], environment: Any) -> None:
-    """Raise :class:`UsageError` for a variable of a command's options that none of them reads."""
+    """Raises :class:`UsageError` for a variable with the command's prefix that no option reads.
+
+    It also refuses other ``ACCEL_LAB_`` variables that are close to a known name.
+    """
     prefix = f"{PREFIX}_{command.upper()}_"
     known = {variable_of(command, name) for name in names}
     for name in environment:
@@ -117,12 +120,12 @@ def refuse_unknown_variables(command: str, names: Collection[str], environment: 
         if name.startswith(f"{PREFIX}_") and name not in VARIABLES:
             ends = [one.removeprefix(f"{PREFIX}_") for one in VARIABLES]
             close = difflib.get_close_matches(name.removeprefix(f"{PREFIX}_"), ends, 1, _CLOSE)
-            if close:  # others may be somebody else's
+            if close:  # other names may belong to other programs
                 raise UsageError(f"there is no variable {name[:80]}: did you mean {PREFIX}_{close[0]}?")
 
 
 def read_settings(named: str | None = None, *, folder: Path | None = None) -> Config:
-    """The settings of ``--config``, else of the working directory; unread files are reported once."""
+    """Reads the settings of ``--config``, else of the working directory; notes are printed once."""
     config = load(folder or Path.cwd(), Path(named).absolute() if named else None, option_names.known)
     for note in config.notes:
         if note not in _reported:

@@ -1,7 +1,7 @@
-"""Standard output and error as the lab writes to them: nothing that a stranger wrote works on the terminal.
+"""Guards standard output and error: text from strangers cannot control the terminal.
 
-What a script, a bundle, an adapter or a file's name brings along passes here on its way to the terminal,
-whichever command prints it.
+Text of a script, a bundle, an adapter or a file name passes through :class:`Guarded`, whichever command
+prints it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from accel_lab.reporting.schema import plain
 
 
 class ReaderGone(Exception):
-    """Nobody reads what is written. It is no OSError: click makes exit code 1 of that one."""
+    """The reader of the output is gone. It is not an OSError, because click turns that into exit code 1."""
 
 
 class Guarded:
-    """A text stream whose writes pass :func:`accel_lab.core.text.for_terminal`.
+    """A text stream that passes every write through :func:`accel_lab.core.text.for_terminal`.
 
-    It has no ``buffer``: click would write to it past this.
+    It has no ``buffer``, because click would write to it directly.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -58,24 +58,24 @@ class Guarded:
 
 
 def _encodable(text: str, encoding: str | None) -> str:
-    """The text with what the terminal's encoding lacks shown as escapes."""
+    """Escapes characters that the terminal's encoding lacks."""
     name = encoding or "utf-8"
     return text.encode(name, "backslashreplace").decode(name)
 
 
 def is_terminal() -> bool:
-    """Whether somebody can be asked, and reads the answer."""
+    """Whether both standard input and standard output are a terminal."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def print_json(value: Any) -> None:
-    """A result on standard output as JSON that strict readers take too."""
+    """Prints a value on standard output as strict JSON."""
     click.echo(json.dumps(plain(value), indent=1))
 
 
 @contextmanager
 def guarded_streams() -> Iterator[None]:
-    """Let all that is printed pass through :class:`Guarded` for a while."""
+    """Replaces standard output and error by :class:`Guarded` streams inside the block."""
     kept = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (cast("TextIO", Guarded(stream)) for stream in kept)
     try:
@@ -85,7 +85,7 @@ def guarded_streams() -> Iterator[None]:
 
 
 def close_quietly() -> None:
-    """Nobody reads standard output any more: let Python's last flush of it not fail as well."""
+    """Points standard output to the null device, so that Python's last flush cannot fail."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The page that tlparse makes of torch's structured trace, where tlparse is installed."""
+"""Makes tlparse's page of torch's structured trace, if tlparse is installed."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ _LIMITS = Limits(timeout_s=300.0)
 
 
 def program() -> str | None:
-    """The tlparse beside the lab's own interpreter, else the one on ``PATH``."""
+    """Returns the tlparse next to the lab's interpreter, else the one on ``PATH``, else None."""
     beside = os.path.dirname(sys.executable)
     return shutil.which("tlparse", path=beside) or shutil.which("tlparse")
 
 
 def make_page(tool: str, probe: Path, folder: Path) -> tuple[str, str]:
-    """``(the page's path in the folder, "")``, or ``("", why there is none)``; ``probe`` left the trace.
+    """Returns ``(path of the page in the folder, "")`` or ``("", why there is none)``.
 
-    What the trace says is a stranger's word: tlparse reads it in a process of its own, with limits.
+    ``probe`` is the folder with the trace. The trace is untrusted, so tlparse reads it in a separate process
+    with limits.
     """
     logs = ChildFiles(probe).names("trace/*.log")
     if not logs:

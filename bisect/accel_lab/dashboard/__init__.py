@@ -1,1 +1,1 @@
-"""A web page on this machine: start a bisection, watch its probes, browse the runs. Starlette serves it."""
+"""The web page of this machine: starts bisections, shows their probes, lists the runs; based on Starlette."""

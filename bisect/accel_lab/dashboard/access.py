@@ -1,4 +1,4 @@
-"""Who may ask: loopback hosts, a token, a cookie, no request that another site began. An ASGI wrapper."""
+"""Access control as an ASGI wrapper: loopback hosts, a token, a cookie, and no cross-site requests."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 HOSTS = ("127.0.0.1", "localhost", "[::1]")
-#: Nothing but what the page itself brings along and its own forms; a response may say something else.
+#: Content security policy: only the page's own resources and forms; a response may set another one.
 POLICY = (
     "default-src 'none'; script-src 'self'; connect-src 'self'; img-src 'self' data:; style-src {style}; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
-#: For the HTML and SVG of a run, which a stranger may have written: no scripts, no forms, no loads from
-#: elsewhere. The origin is kept, or a link from one file to the next would come without the cookie.
+#: Policy for a run's HTML and SVG, which a stranger may have written: no scripts, forms or external loads.
+#: The origin is kept, because links between the files would otherwise lose the cookie.
 STRANGER = (
     "sandbox allow-same-origin; default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -45,8 +45,8 @@ def _secret() -> str:
 class Access:
     """The secrets of one dashboard: ``token`` is in its URL, ``session`` in a cookie, ``form`` in forms.
 
-    Browsers do not tell ports apart when they send a cookie: without more, a server of somebody else on this
-    machine would get it. So all pages lie below ``root``, which nobody can guess, and the cookie is for that.
+    Browsers send a cookie to every port, so another user's server on this machine could receive it. Therefore
+    all pages are below ``root``, which is unguessable, and the cookie is limited to that path.
     """
 
     port: int
@@ -57,20 +57,20 @@ class Access:
 
     @property
     def cookie(self) -> str:
-        """The cookie's name: two dashboards on one machine have two."""
+        """Name of the cookie; it includes the port, because one machine may run two dashboards."""
         return f"accel_lab_dashboard_{self.port}"
 
     def url(self, host: str) -> str:
-        """The address to open, with the token."""
+        """Returns the address to open, with the token."""
         return f"http://{host}:{self.port}/?token={self.token}"
 
     def is_form(self, said: str) -> bool:
-        """Whether a form came from a page of ours."""
+        """Whether a form came from one of our pages."""
         return _same(said, self.form)
 
 
 class Gate:
-    """Lets a request through to ``app`` if it may; says on every response what a browser may do with it."""
+    """Passes permitted requests to ``app``, and sets the security headers of every response."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
@@ -80,7 +80,7 @@ class Gate:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        if scope["type"] != "http":  # no web sockets
+        if scope["type"] != "http":  # web sockets
             return
 
         async def guarded(message: Message) -> None:
@@ -95,18 +95,18 @@ class Gate:
         await (answer or self._app)({**scope, "root_path": self._access.root}, receive, guarded)
 
     def _refusal(self, scope: Scope) -> Response | None:
-        """What is wrong with a request, whoever sent it."""
+        """Returns the refusal of an invalid request, or None; it does not check the cookie."""
         headers = Headers(scope=scope)
         hosts = headers.getlist("host")
         if len(hosts) != 1 or hosts[0].lower() not in self._hosts():
-            # Else a name that is made to resolve to this machine would be of the same origin (DNS rebinding).
+            # Otherwise a host name that resolves to this machine would share the origin (DNS rebinding).
             wanted = f"{HOSTS[0]}:{self._access.port}"
             return _no(f"The dashboard answers to {wanted} only: forward that very port.", 421)
         if scope["method"] not in (*_SAFE, "POST"):
             return _no("Only GET and POST are known here.", 405)
         site, origin = headers.get("sec-fetch-site"), headers.get("origin")
         if scope["method"] == "POST":
-            # A browser that sends no referrer says the origin `null` of a form's page.
+            # A browser that sends no referrer gives a form's origin as `null`.
             said = origin if origin not in (None, "null") else None
             ours = said == f"http://{hosts[0].lower()}" if said is not None else site == "same-origin"
             if not ours or site not in (None, "same-origin"):
@@ -116,15 +116,16 @@ class Gate:
         return None
 
     def _entrance(self, scope: Scope) -> Response | None:
-        """The token's answer: the cookie, and a page that leads on.
+        """Answers a request with the token: sets the cookie and returns a page that leads on.
 
-        Not a redirect: of one that began in another program's page the browser would not send the cookie.
+        It is not a redirect, because the browser would not send the cookie after a navigation from another
+        program's page.
         """
         if scope["path"] != "/" or scope["method"] not in _SAFE:
             return None
         try:
             query = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=_MOST_FIELDS)
-        except ValueError:  # too many
+        except ValueError:  # too many fields
             return None
         if "token" not in query:
             return None
@@ -141,10 +142,10 @@ class Gate:
         return page
 
     def _stranger(self, scope: Scope) -> Response | None:
-        """The answer to somebody without the cookie, and for what does not lie below the root."""
+        """Returns the refusal of a request without the cookie or outside the root, or None."""
         root = f"{self._access.root}/"
         if not _same(scope["path"][: len(root)], root):
-            # What a browser asks for by itself is not worth an error in its console.
+            # Browsers request this by themselves, and an error would clutter their console.
             return Response(status_code=204) if scope["path"] == "/favicon.ico" else _no(_NEED_TOKEN, 403)
         said = "; ".join(Headers(scope=scope).getlist("cookie"))
         try:
@@ -160,7 +161,7 @@ class Gate:
 
 
 def _same(said: str, wanted: str) -> bool:
-    """Compared in a time that does not depend on where they differ."""
+    """Compares in constant time."""
     return hmac.compare_digest(said.encode("utf-8", "surrogatepass"), wanted.encode())
 
 

@@ -1,4 +1,4 @@
-"""The web application: its addresses, and what each of them answers."""
+"""The web application: its routes and their handlers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MOST_JOINED = 100
 def application(
     access: Access, places: Places, runs: Runs, jobs: Jobs, mistake: Callable[[Exception], str]
 ) -> ASGIApp:
-    """The dashboard behind its gate. ``mistake`` makes a line of an exception that nobody foresaw."""
+    """Returns the dashboard behind its gate. ``mistake`` turns an unexpected exception into a line."""
     board = Board(access, places, runs, jobs)
     routes = [
         Route("/", board.home),
@@ -83,7 +83,7 @@ def _message(request: Request, title: str, text: str, status: int) -> Response:
 
 
 class Board:
-    """What is answered; the methods that are not ``async`` run in a thread each."""
+    """The handlers; those that are not ``async`` each run in a thread."""
 
     def __init__(self, access: Access, places: Places, runs: Runs, jobs: Jobs) -> None:
         self._access, self._places, self._runs, self._jobs = access, places, runs, jobs
@@ -166,7 +166,7 @@ class Board:
         return EventSourceResponse(events(live, after, self._address))
 
     def _job_of(self, row: Row) -> Job | None:
-        """The bisection of this dashboard that works in a run's folder."""
+        """Returns this dashboard's unfinished bisection in a run's folder, or None."""
         mine = (job for job in self._jobs.all() if job.run == row.folder and job.state is not State.OVER)
         return next(mine, None)
 
@@ -177,7 +177,7 @@ class Board:
         return job
 
     def _address(self, folder: Path) -> str:
-        """The address of the page of a run's folder; empty where it is none that is shown."""
+        """Returns the address of a run folder's page; empty if it is not shown."""
         key = self._runs.key_of(folder)
         return f"{self._access.root}/runs/{quote(key)}" if key else ""
 

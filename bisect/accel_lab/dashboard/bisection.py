@@ -1,6 +1,6 @@
-"""One bisection as a process in a session of its own: the command line that a person would type.
+"""Runs one bisection as a process in its own session, with the command line that a user would type.
 
-It is asked to stop as by Ctrl-C, so that it keeps what it found; the guardian ends it where the dashboard
+It is stopped by SIGINT like by Ctrl-C, so that it keeps its results; the guardian ends it if the dashboard
 dies.
 """
 
@@ -22,30 +22,30 @@ from accel_lab.core.probe import Limits
 from accel_lab.execution.processes import process
 from accel_lab.execution.processes.process_table import MARKER
 
-#: The program of ``accel-lab``; its folder replaces that of the caller, whose modules would shadow others.
+#: The program ``accel-lab``; its folder replaces the caller's on sys.path, whose modules could shadow others.
 _MAIN = (
     "import sys; sys.path[:] = [{root!r}, *filter(None, sys.path)]; "
     "from accel_lab.cli.main import main; main()"
 )
-#: Seconds to write down what was found after the first request to stop, and to end after the second.
+#: Seconds to save the results after the first stop request, and to end after the second.
 _PATIENCE_S, _LAST_S = 30.0, 5.0
 _LOOK_S = 0.2
-#: What the watch is given, which only ends what is left: the bisection holds its probes to their limits.
+#: Limits of the watch, which only cleans up: the bisection limits its probes itself.
 _LIMITS = Limits(timeout_s=30 * 86_400.0, memory_mb=1 << 24, processes=1 << 16)
 
-#: Makes a whole command of the words after ``accel-lab``.
+#: Makes a full command from the words after ``accel-lab``.
 Command = Callable[[Sequence[str]], list[str]]
 
 
 class _Child(Protocol):
-    """What is needed of a ``Popen``."""
+    """The part of ``Popen`` that is needed."""
 
     def send_signal(self, sig: int) -> None: ...
     def wait(self, timeout: float | None = None) -> int: ...
 
 
 def accel_lab_command(words: Sequence[str]) -> list[str]:
-    """The words as a command line of this very lab."""
+    """Returns the command line that runs this very lab with ``words``."""
     root = str(Path(accel_lab.__file__).resolve().parents[1])
     return [sys.executable, "-c", _MAIN.format(root=root), *words]
 
@@ -60,10 +60,10 @@ def run(
     started: Callable[[int], None],
     look: Callable[[], None],
 ) -> int:
-    """Run a command to its end; its exit code, negative for the signal that ended it.
+    """Runs a command to its end; returns its exit code, negative for the signal that ended it.
 
-    ``started`` gets its process id, and ``look`` is called a few times a second. When this returns, no
-    process of it is left. Raises :class:`LabError` if it cannot be started.
+    ``started`` gets its pid, and ``look`` is called a few times a second. When this returns, none of its
+    processes is left. Raises :class:`LabError` if it cannot be started.
     """
     marker = f"dashboard-{uuid.uuid4().hex}"
     env = {**os.environ, MARKER: marker}
@@ -85,7 +85,7 @@ def run(
 
 
 def _ask_to_stop(child: _Child, look: Callable[[], None]) -> None:
-    """Only the bisection itself is asked: a probe that were ended beside it would look like a failing run."""
+    """Signals only the bisection itself, because a probe that ends with it would look like a failing run."""
     for number, seconds in ((signal.SIGINT, _PATIENCE_S), (signal.SIGTERM, _LAST_S)):
         child.send_signal(number)
         until = time.monotonic() + seconds

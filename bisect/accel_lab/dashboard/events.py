@@ -1,4 +1,4 @@
-"""A run as server-sent events: its lines, numbered, so that who comes back gets what they missed."""
+"""Streams a run as server-sent events with numbered lines, so that a reconnecting client misses none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_ID = 12
 
 
 def first_wanted(last_event: str | None, after: str | None) -> int:
-    """How many lines the client has: what it says when it comes back, else what its page was made with."""
+    """Returns how many lines the client has: its Last-Event-ID if it reconnects, else the page's number."""
     for said in (last_event, after):
         if said is not None and said.isascii() and said.isdigit() and len(said) <= _MOST_ID:
             return int(said)
@@ -25,14 +25,15 @@ def first_wanted(last_event: str | None, after: str | None) -> int:
 
 
 async def events(run: Live, after: int, address: Callable[[Path], str]) -> AsyncIterator[dict[str, Any]]:
-    """The events of a run from line ``after`` + 1 on, until it is over; ``address`` is of a run's page.
+    """Yields the events of a run from line ``after`` + 1 until it is over; ``address`` maps a folder to its
+    page.
 
-    ``line``: one line, its number is the event's id. ``now``: state, time and what runs, when it changes.
-    ``end``: nothing follows. The data is JSON (``events.schema.json``).
+    ``line`` is one line, with its number as the event's id. ``now`` is sent when state, time or running
+    probes change. ``end`` is the last event. The data is JSON (``events.schema.json``).
     """
     sent, before = after, ""
     while True:
-        # The state before the lines: nothing is added to them once it is over.
+        # State before lines: no lines are added once the run is over.
         state, lines, running = await anyio.to_thread.run_sync(
             lambda: (run.state, run.lines(), run.running())
         )

@@ -1,7 +1,7 @@
-"""A run that another process works in, such as one that was started on a terminal, followed by its files.
+"""Follows a run of another process, such as one started on a terminal, by the files in its folder.
 
-What its folder says is a stranger's word: it is read with limits and shown as text. So such a run has no
-stop button. Its lock names a process, and a folder made by hand could name any process of the user's.
+The folder is untrusted: it is read within limits and shown as text. Such a run has no stop button, because
+its lock names a pid, and a forged folder could name any process of the user's.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from .journal_tail import JournalTail
 from .live import State
 from .progress_lines import Line, ProgressLines
 
-#: A clock that was set back, or a false time in a lock, shows no longer time than this.
+#: Longest time shown, in case the clock was set back or the lock has a false time.
 _MOST_S = 30 * 86_400.0
 
 
 class FollowedRun:
-    """One run's folder as the page of a bisection shows it; any thread may ask.
+    """A run of another process, as the page of a bisection shows it; thread-safe.
 
-    It runs as long as a process holds the folder's lock, which the kernel gives up with that process.
+    It counts as running while a process holds the folder's lock, which the kernel releases when the process
+    ends.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -37,29 +38,29 @@ class FollowedRun:
 
     @property
     def state(self) -> State:
-        """Whether somebody works in the folder now."""
+        """RUNNING while a process holds the folder's lock, else OVER."""
         self._user = user_of(self._folder)
         return State.OVER if self._user is None else State.RUNNING
 
     @property
     def started(self) -> float | None:
-        """When it was started, in seconds since the epoch; None where nobody works in it."""
+        """Start time in seconds since the epoch, or None if no process uses the folder."""
         return None if self._user is None else self._user.since
 
     @property
     def seconds(self) -> float:
-        """How long it has been running."""
+        """Seconds since the start."""
         since = self.started
         return 0.0 if since is None else min(max(time.time() - since, 0.0), _MOST_S)
 
     @property
     def command(self) -> str:
-        """The command that works in it, as its lock says; empty where it is over."""
+        """The command in the lock file; empty if the run is over."""
         return self._user.command if self._user is not None else ""
 
     @property
     def said(self) -> str:
-        """Where it was started, or how it ended."""
+        """How to end the run, or how it ended."""
         if self._user is not None:
             where = "It was not started from this page"
             pid = self._user.pid
@@ -72,13 +73,13 @@ class FollowedRun:
         return f"It has ended: {kept.verdict}."
 
     def lines(self) -> list[Line]:
-        """Its progress until now."""
+        """Returns its progress so far."""
         return self._progress.read()
 
     def running(self) -> list[str]:
-        """The probes that are going on."""
+        """Returns the running probes."""
         return self._journal.running() if self._user is not None else []
 
     def result(self) -> str:
-        """Empty: its result is in its report."""
+        """Returns an empty string: the result is in the run's report."""
         return ""

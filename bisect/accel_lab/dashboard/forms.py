@@ -1,4 +1,4 @@
-"""What a form asks for: its fields read within limits, and the words of a command line made of them."""
+"""Reads a form's fields within limits, and turns them into a command line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TIME = r"\d+(\.\d+)?[smh]?"
 
 
 class Misused(Exception):
-    """A request that no form of ours sends; ``status`` is the answer's."""
+    """A request that none of our forms sends; ``status`` is the HTTP status of the answer."""
 
     def __init__(self, text: str, status: int = 400) -> None:
         super().__init__(text)
@@ -30,10 +30,10 @@ class Misused(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """One option of ``accel-lab bisect`` that the form has.
+    """One option of ``accel-lab bisect`` in the form.
 
-    ``pattern`` is what a value looks like; ``choices`` are all there are; a ``flag`` has no value. The words
-    after ``--`` are ``name``. What a value means, the command line checks.
+    ``name`` is the long option. ``pattern`` is the form of a value; ``choices`` are all allowed values; a
+    ``flag`` has no value. The command line itself checks what a value means.
     """
 
     name: str
@@ -92,7 +92,7 @@ OPTIONS = (
 
 
 async def read_form(request: Request) -> dict[str, str]:
-    """The fields of a form; the first value of each. Raises :class:`Misused` for anything else."""
+    """Reads the fields of a form, the first value of each. Raises :class:`Misused` for anything else."""
     if request.headers.get("content-type", "").split(";")[0].strip().lower() != _TYPE:
         raise Misused("A form was expected.", 415)
     data = b""
@@ -113,10 +113,11 @@ async def read_form(request: Request) -> dict[str, str]:
 
 
 def bisection_of(fields: Mapping[str, str], places: Places) -> tuple[Path, tuple[str, ...]]:
-    """The script, and the words after ``accel-lab`` that bisect it.
+    """Returns the script, and the words after ``accel-lab`` that bisect it.
 
-    Each value is joined to its option, the script is a whole path behind ``--``, and its arguments come last:
-    none of what was typed can be taken for an option. Raises :class:`NotThere` and :class:`Misused`.
+    Nothing that the user typed can be taken for an option: each value is joined to its option, and the
+    script's absolute path comes after ``--``, followed by its arguments. Raises :class:`NotThere` and
+    :class:`Misused`.
     """
     script = script_inside(_value(fields, "script"), places.roots)
     python = _value(fields, "python") or places.pythons[0]

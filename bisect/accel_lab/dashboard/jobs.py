@@ -1,4 +1,4 @@
-"""The bisections that were started from the page: one runs at a time, a few wait, and each can be stopped."""
+"""The queue of bisections started from the page: one runs at a time, and each can be stopped."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .progress_lines import Line, ProgressLines
 
 MOST_WAITING, MOST_KEPT = 8, 50
 _OUT_BYTES = 256 << 10
-#: How a bisection ends, by its exit code (DESIGN section 10).
+#: How a bisection ended, by exit code (DESIGN section 10).
 _ENDS = {
     0: "done: the script does not fail",
     1: "done: the failure was reproduced",
@@ -34,12 +34,12 @@ _ENDS = {
 
 
 class Full(Exception):
-    """So many bisections wait already that another one is refused."""
+    """Too many bisections are waiting to add another one."""
 
 
 @dataclass(kw_only=True)
 class Job:
-    """One bisection. ``words`` follow ``accel-lab``; ``run`` is its run's folder as soon as it is known.
+    """One bisection. ``words`` follow ``accel-lab``; ``run`` is the run's folder once it is known.
 
     ``started`` and ``ended`` are seconds of ``time.monotonic``.
     """
@@ -61,30 +61,30 @@ class Job:
 
     @property
     def out(self) -> Path:
-        """What it printed as its result."""
+        """File with its standard output, the result."""
         return self.folder / f"{self.identity}.out.txt"
 
     @property
     def err(self) -> Path:
-        """Its progress."""
+        """File with its standard error, the progress."""
         return self.folder / f"{self.identity}.err.txt"
 
     @property
     def seconds(self) -> float:
-        """How long it ran until now."""
+        """Seconds that it has run so far."""
         if self.started is None:
             return 0.0
         return (self.ended if self.ended is not None else time.monotonic()) - self.started
 
     def lines(self) -> list[Line]:
-        """Its progress until now."""
-        over = self.state is State.OVER  # before the file is read: nothing is added to it then
+        """Returns its progress so far."""
+        over = self.state is State.OVER  # read before the file: no lines are added once it is over
         if self._progress is None:
             self._progress = ProgressLines(self.err)
         return self._progress.read(whole=over)
 
     def running(self) -> list[str]:
-        """The probes that are going on."""
+        """Returns the running probes."""
         if self.run is None or self.state is State.OVER:
             return []
         if self._journal is None:
@@ -92,16 +92,16 @@ class Job:
         return self._journal.running()
 
     def result(self) -> str:
-        """The text that it printed at its end."""
+        """Returns the text that it printed at its end."""
         with suppress(LabError, OSError):
             return ChildFiles(self.folder).head(self.out.name, _OUT_BYTES) or ""
         return ""
 
 
 class Jobs:
-    """Runs the jobs one after the other in a thread of its own; ``folder`` is where their output goes.
+    """Runs the jobs one after another in its own thread; ``folder`` is for their output.
 
-    ``command`` makes a whole command of a job's words, ``new_runs`` is where it makes its run's folder.
+    ``command`` turns a job's words into a full command. ``new_runs`` is the folder of new runs.
     """
 
     def __init__(self, *, folder: Path, new_runs: Path, cwd: Path, command: Command) -> None:
@@ -112,7 +112,7 @@ class Jobs:
         self._thread: threading.Thread | None = None
 
     def add(self, words: Sequence[str], script: Path) -> Job:
-        """Put a bisection at the end of the queue; raises :class:`Full`."""
+        """Appends a bisection to the queue; raises :class:`Full`."""
         with self._changed:
             waiting = sum(job.state is State.WAITING for job in self._jobs.values())
             if waiting >= MOST_WAITING or self._closed:
@@ -129,16 +129,16 @@ class Jobs:
             return job
 
     def get(self, identity: str) -> Job | None:
-        """The job of that name, while it is kept."""
+        """Returns the job of that name, or None if it is not kept any more."""
         return self._jobs.get(identity)
 
     def all(self) -> list[Job]:
-        """The jobs, newest first."""
+        """Returns the jobs, newest first."""
         with self._changed:
             return list(self._jobs.values())[::-1]
 
     def stop(self, job: Job) -> None:
-        """Ask a job to stop; one that waits is taken out of the queue."""
+        """Asks a job to stop; a waiting one leaves the queue."""
         with self._changed:
             job.stop.set()
             if job.state is State.WAITING:
@@ -149,11 +149,10 @@ class Jobs:
 
     @property
     def busy(self) -> bool:
-        """Whether a bisection runs."""
         return any(job.state in (State.RUNNING, State.STOPPING) for job in self.all())
 
     def close(self) -> None:
-        """Stop all jobs, and wait until the last process of them has ended."""
+        """Stops all jobs, and waits until the last process has ended."""
         with self._changed:
             self._closed = True
         for job in self.all():
@@ -204,7 +203,7 @@ class Jobs:
 
 
 def _run_of(pid: int, base: Path) -> Path | None:
-    """The folder of the run that a process works in: its lock names it."""
+    """Returns the run folder whose lock names the process, or None."""
     with suppress(OSError), os.scandir(base) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False) and os.path.lexists(os.path.join(entry.path, LOCK)):

@@ -1,4 +1,4 @@
-"""Which probes of a run are going on, from its journal as it grows."""
+"""Finds the running probes of a run from its growing journal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_LABEL, _MOST_RUNNING, _MOST_ROW = 120, 16, 64 << 20
 
 
 class JournalTail:
-    """The journal of one run's folder, read on from where it was read last. Any thread may ask."""
+    """Reads a run's journal incrementally; thread-safe."""
 
     def __init__(self, folder: Path) -> None:
         self._files = ChildFiles(folder)
@@ -24,7 +24,7 @@ class JournalTail:
         self._running: dict[str, str] = {}
 
     def running(self) -> list[str]:
-        """What is being asked now, in the journal's words."""
+        """Returns the labels of the probes that have started and not ended."""
         with self._lock:
             while data := self._more():
                 self._at += len(data)

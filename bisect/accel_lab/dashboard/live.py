@@ -1,4 +1,4 @@
-"""What is shown of a run while it goes on: a bisection of this dashboard, or a run that another started."""
+"""The interface of a run that the page shows live: a bisection of this dashboard or another process's run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .progress_lines import Line
 
 
 class State(enum.Enum):
-    """Where a run stands."""
+    """State of a run."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -19,10 +19,10 @@ class State(enum.Enum):
 
 
 class Live(Protocol):
-    """A run that can be watched; any thread may ask.
+    """A run that can be watched; thread-safe.
 
-    ``said`` is how it ended, ``run`` its folder as soon as it is known. ``started`` is None until it begins,
-    ``seconds`` is how long it has been running.
+    ``said`` is how it ended. ``run`` is its folder once it is known. ``started`` is None until it begins.
+    ``seconds`` is the time that it has run.
     """
 
     @property
@@ -38,16 +38,16 @@ class Live(Protocol):
     @property
     def seconds(self) -> float: ...
     def lines(self) -> list[Line]:
-        """Its progress until now."""
+        """Returns its progress so far."""
 
     def running(self) -> list[str]:
-        """The probes that are going on."""
+        """Returns the running probes."""
 
     def result(self) -> str:
-        """The text that it printed at its end."""
+        """Returns the text that it printed at its end."""
 
 
 def seconds_in_words(seconds: float) -> str:
-    """``2 min 05 s``, ``40 s``."""
+    """Formats seconds as ``2 min 05 s`` or ``40 s``."""
     whole = int(seconds)
     return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"

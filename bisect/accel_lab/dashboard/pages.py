@@ -1,4 +1,4 @@
-"""The dashboard's pages: Jinja templates with the reports' style sheet; all that goes in is escaped."""
+"""Renders the dashboard's pages from Jinja templates with the reports' style sheet and autoescaping."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from .runs import Row, RunFile
 
 ROWS_OF_PAGE = 60
 _PICTURES, _MOST_PICTURES, _MOST_LINES = (".png", ".svg"), 24, 200
-#: The folders of a run whose pictures are shown.
+#: Folders of a run whose pictures are shown.
 _SHOWN = ("", "pictures", "layers")
-#: The colour of a verdict, by how it begins.
+#: Colour classes of verdicts, by regular expressions for their beginning.
 _MARKS = (
     (r"fails|[1-9]\d* of \d+ values differ|[1-9]\d* violation", "bad"),
     (r"passes|by_design|0 of \d+ values differ|no violation", "good"),
@@ -38,7 +38,7 @@ _MARKS = (
     (r"damaged|[1-9]\d* warning", "different"),
 )
 _STATES = {State.WAITING: "na", State.RUNNING: "skip", State.STOPPING: "different", State.OVER: "good"}
-#: What the folders of a run hold, for the heading of their files.
+#: Headings for the folders of a run.
 _GROUPS = {
     "": "Results",
     "layers": "Graphs and loop IR",
@@ -62,7 +62,7 @@ _GROUPS = {
 }
 
 
-#: Of little use to most readers.
+#: Groups that are collapsed, because few readers need them.
 _CLOSED = frozenset({"probes", "reduce", "lib", "server", "asides", "project"})
 
 
@@ -85,19 +85,19 @@ def _own(name: str) -> str:
 
 
 def script() -> str:
-    """The one script, which shows a bisection's lines as they come."""
+    """Returns the script that shows a bisection's lines as they arrive."""
     return _own("live.js")
 
 
 @cache
 def sheet() -> str:
-    """The style sheet of every page."""
+    """Returns the style sheet of every page."""
     return style("report.css", "grid.css", "joint.css") + _own("dashboard.css")
 
 
 @cache
 def policy() -> str:
-    """The content security policy of every page of the dashboard's own."""
+    """Returns the content security policy of the dashboard's own pages."""
     return POLICY.format(style=f"'sha256-{style_digest(sheet())}'")
 
 
@@ -119,9 +119,10 @@ def home(
     wrong: str = "",
     fields: Mapping[str, str] | None = None,
 ) -> str:
-    """The first page: a form, the bisections of this dashboard, and the runs; addresses begin with ``root``.
+    """Renders the first page: the form, this dashboard's bisections, and the runs.
 
-    Runs of ``kind`` alone are shown, from number ``start`` on; ``wrong`` is what was wrong with ``fields``.
+    ``root`` is the prefix of all addresses. ``kind`` filters the runs, ``start`` is the first one shown.
+    ``wrong`` says what is wrong with ``fields``.
     """
     kinds = sorted({row.kind for row in rows})
     chosen = [row for row in rows if kind in ("", row.kind)]
@@ -155,7 +156,7 @@ def home(
 
 
 def live(job: Job, *, run: str, form: str, root: str) -> str:
-    """A bisection of this dashboard while it runs, and after; ``run`` is the address of its run's page."""
+    """Renders a bisection of this dashboard, running or over; ``run`` is the address of its run's page."""
     return _live(
         job,
         title=job.script.name,
@@ -171,7 +172,7 @@ def live(job: Job, *, run: str, form: str, root: str) -> str:
 
 
 def followed(followed: FollowedRun, row: Row, *, root: str) -> str:
-    """A run that another process works in, while it runs, and what it printed after."""
+    """Renders a run of another process, running or over."""
     return _live(
         followed,
         title=row.name,
@@ -187,7 +188,7 @@ def followed(followed: FollowedRun, row: Row, *, root: str) -> str:
 
 
 def _live(live: Live, *, stop: str, **words: str) -> str:
-    state = live.state  # before the lines: nothing is added to them once it is over
+    state = live.state  # before the lines: none are added once it is over
     return _page(
         "live.html.j2",
         state=state.value,
@@ -213,9 +214,10 @@ def run_page(
     live_at: str,
     root: str,
 ) -> str:
-    """One run: what it says, its page, and its files. ``user`` works in it, ``live_at`` is its live page.
+    """Renders one run: its result, its page and its files.
 
-    Its progress can be read there after its end too.
+    ``user`` is the process that uses it. ``live_at`` is the address of its live page, which shows the
+    progress after its end too.
     """
     base = f"{root}{row.url}/files/"
     by_group: dict[str, list[RunFile]] = {}
@@ -267,7 +269,7 @@ def run_page(
 
 
 def _pictures(files: Sequence[RunFile]) -> list[RunFile]:
-    """The pictures of a run; of one in two forms the first."""
+    """Returns the pictures of a run; a picture in two formats only once."""
     found = [file for file in files if file.suffix in _PICTURES and file.group in _SHOWN]
     return list({file.path.rsplit(".", 1)[0]: file for file in reversed(found)}.values())[::-1][
         :_MOST_PICTURES
@@ -275,7 +277,7 @@ def _pictures(files: Sequence[RunFile]) -> list[RunFile]:
 
 
 def message(title: str, text: str, *, root: str) -> str:
-    """A page that says one thing."""
+    """Renders a page with one message."""
     return _page("message.html.j2", title=title, text=text, root=root)
 
 
@@ -293,7 +295,7 @@ def _shown(job: Job) -> dict[str, Any]:
 
 
 def _commands(row: Row) -> list[str]:
-    """What can be done with a run on the command line, and not from a page."""
+    """Returns the commands for a run that a user can only type on a terminal."""
     found = [command_line("accel-lab", "report", row.folder)] if row.kind in ("bisect", "minimize") else []
     if row.busy:
         return []

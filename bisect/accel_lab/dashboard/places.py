@@ -1,4 +1,4 @@
-"""Which folders a page may speak of: roots of scripts, and the folders that hold runs. Links are resolved."""
+"""The folders that a page may name: roots of scripts and folders of runs, with links resolved."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from pathlib import Path
 
 from accel_lab.core.errors import UsageError
 
-#: What can be bisected: a script, or a notebook.
+#: Suffixes of what can be bisected: scripts and notebooks.
 SUFFIXES = (".py", ".ipynb")
 _MOST_PATH = 4096
-#: Entries of folders that are looked at for the list of scripts, and scripts that it offers.
+#: Limits of the list of scripts: examined entries, scripts, and depth.
 _MOST_ENTRIES, _MOST_SCRIPTS, _MOST_DEPTH = 4_000, 200, 3
 
 
 class NotThere(Exception):
-    """What a request names is not there, or not to be shown; the text is for the person who asked."""
+    """The target of a request does not exist or must not be shown; the text is for the user."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """``roots`` hold scripts; ``runs`` are the folders of runs by the word that stands for them in a URL.
+    """``roots`` contain scripts; ``runs`` maps the words in URLs to folders of runs.
 
-    ``new_runs`` is where a bisection puts its folder, ``pythons`` are the interpreters that may be probed,
-    the default first, and ``cwd`` is where a bisection is started.
+    ``new_runs`` is the folder for new bisections, ``pythons`` are the interpreters that may be probed, the
+    default first, and ``cwd`` is the working directory of bisections.
     """
 
     roots: tuple[Path, ...]
@@ -37,10 +37,10 @@ class Places:
 
 
 def places(roots: tuple[Path, ...], kept: Mapping[str, Path], pythons: tuple[str, ...]) -> Places:
-    """The places for these roots; ``kept`` are the folders of runs that ``accel-lab list`` knows.
+    """Returns the places for these roots; ``kept`` are the folders of runs that ``accel-lab list`` knows.
 
-    The runs that lie in a root, or in a folder ``runs`` there, are shown too. Raises :class:`UsageError` for
-    a root that is no folder.
+    Runs in a root, or in its folder ``runs``, are shown too. Raises :class:`UsageError` for a root that is
+    not a folder.
     """
     real = []
     for root in roots:
@@ -62,9 +62,10 @@ def places(roots: tuple[Path, ...], kept: Mapping[str, Path], pythons: tuple[str
 
 
 def script_inside(said: str, roots: tuple[Path, ...]) -> Path:
-    """The real path of a script in a root; a relative one is looked for in each root.
+    """Returns the real path of a script in a root; a relative path is searched in each root.
 
-    Raises :class:`NotThere` for what is outside once its links are resolved, and for what is no regular file.
+    Raises :class:`NotThere` for a path outside the roots after resolving links, and for anything but a
+    regular file.
     """
     if not said or "\0" in said or len(said) > _MOST_PATH:
         raise NotThere("Name a script: a path inside the roots.")
@@ -84,13 +85,13 @@ def script_inside(said: str, roots: tuple[Path, ...]) -> Path:
 
 
 def scripts(roots: tuple[Path, ...]) -> list[str]:
-    """Scripts to choose from, some levels deep, as they are typed: relative to the first root, else whole."""
+    """Returns scripts to choose from, up to a depth: relative to the first root, else absolute."""
     found = [str(path.relative_to(roots[0]) if root == roots[0] else path) for root, path in _scripts(roots)]
     return sorted(dict.fromkeys(found))
 
 
 def entries_of(folder: Path) -> list[os.DirEntry[str]]:
-    """What lies in a folder, by name; nothing where it cannot be read."""
+    """Returns the entries of a folder by name; empty if it cannot be read."""
     try:
         with os.scandir(folder) as listed:
             return sorted(listed, key=lambda entry: entry.name)
@@ -118,7 +119,7 @@ def _scripts(roots: tuple[Path, ...]) -> Iterator[tuple[Path, Path]]:
 
 
 def _holds_scripts(entry: os.DirEntry[str]) -> bool:
-    """Whether a folder may hold a user's scripts: not a run's folder, and no environment."""
+    """Whether a folder may contain the user's scripts: false for a run and for a virtual environment."""
     return not any(
         os.path.lexists(os.path.join(entry.path, name)) for name in ("accel-lab-run.json", "pyvenv.cfg")
     )

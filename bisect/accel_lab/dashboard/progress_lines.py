@@ -1,4 +1,4 @@
-"""The lines that a bisection prints on standard error, read while it runs, and what each of them is."""
+"""Reads and parses the lines that a running bisection prints on standard error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from accel_lab.core.untrusted.child_files import ChildFiles
 
 MOST_LINES, MOST_LETTERS = 5_000, 2_000
 _CHUNK = 1 << 20
-#: ``✓   3 plain run       6.1 s  completes``, as ``cli.progress`` writes it.
+#: A probe's line as ``cli.progress`` writes it: ``✓   3 plain run       6.1 s  completes``.
 _PROBE = re.compile(r"([✓✗·])\s+(\d+) (\S+(?: \S+)*)\s+(\d+\.\d s|\(known\))  (.*)")
 _KINDS = {
     "✓": "good",
@@ -31,9 +31,10 @@ _KINDS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One line. ``kind`` is how a probe ended (``good``, ``bad``, ``na``), or what else the line is.
+    """One line. ``kind`` is a probe's result (``good``, ``bad``, ``na``) or the kind of another line.
 
-    Of a probe, ``count`` is its number, ``text`` its question, ``took`` its time, and ``result`` what it did.
+    For a probe, ``count`` is its number, ``text`` its description, ``took`` its time and ``result`` its
+    outcome.
     """
 
     number: int
@@ -44,12 +45,12 @@ class Line:
     result: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """The line as JSON (``events.schema.json``)."""
+        """Converts the line to JSON (``events.schema.json``)."""
         return asdict(self)
 
 
 def read_line(number: int, text: str) -> Line:
-    """What a line says."""
+    """Parses a line."""
     said = shorten(printable(text.rstrip()), MOST_LETTERS)
     probe = _PROBE.fullmatch(said)
     if probe is not None:
@@ -64,7 +65,7 @@ def read_line(number: int, text: str) -> Line:
 
 
 class ProgressLines:
-    """The whole lines of a file that grows; each is read once. Any thread may ask."""
+    """Reads the complete lines of a growing file incrementally; thread-safe."""
 
     def __init__(self, path: Path) -> None:
         self._files, self._name = ChildFiles(path.parent), path.name
@@ -73,7 +74,7 @@ class ProgressLines:
         self._at, self._rest = 0, b""
 
     def read(self, *, whole: bool = False) -> list[Line]:
-        """All lines until now; ``whole``: the file is complete, and so is its last line."""
+        """Returns all lines so far; ``whole`` means that the file, and so its last line, is complete."""
         with self._lock:
             while len(self._lines) < MOST_LINES and (data := self._more()):
                 self._at += len(data)

@@ -1,4 +1,4 @@
-"""The runs that the page shows, and the files in their folders, which are a stranger's."""
+"""Lists the runs that the page shows, and serves the files in their folders, which are untrusted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from accel_lab.reporting.runs.kept_run import RUNNING, UNFINISHED
 
 from .places import NotThere, entries_of
 
-#: Of one folder of runs so many entries are looked at; of a run's folder so many files are listed.
+#: Limits: entries of a folder of runs, listed files of a run, and depth.
 _MOST_ENTRIES, MOST_FILES, _MOST_DEPTH = 10_000, 3_000, 12
 MOST_BYTES = 64 << 20
 _TEXT = "text/plain; charset=utf-8"
@@ -30,15 +30,15 @@ _SHOWN = {
     ".json": "application/json",
 }
 
-#: What ``accel-lab list`` says of a folder; None for one that is no run.
+#: Returns the row of ``accel-lab list`` for a folder; None if it is not a run.
 Describe = Callable[[Path], "dict[str, Any] | None"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One run in the list. ``time`` is in seconds since the epoch, ``key`` stands for it in a URL.
+    """One run in the list.
 
-    ``busy``: somebody works in its folder.
+    ``time`` is in seconds since the epoch, ``key`` is for URLs, ``busy`` if in use.
     """
 
     key: str
@@ -53,7 +53,7 @@ class Row:
 
     @property
     def url(self) -> str:
-        """The address of its page, below the dashboard's root."""
+        """The address of its page, relative to the dashboard's root."""
         return f"/runs/{quote(self.key)}"
 
 
@@ -66,18 +66,18 @@ class RunFile:
 
     @property
     def suffix(self) -> str:
-        """``.png``"""
+        """The suffix in lower case, such as ``.png``."""
         return Path(self.path).suffix.lower()
 
     @property
     def group(self) -> str:
-        """The folder that it is listed under; empty for the run's own."""
+        """The top folder that it is listed under; empty for files directly in the run's folder."""
         return self.path.split("/", 1)[0] if "/" in self.path else ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Served:
-    """A file as it goes to the browser. ``stranger``: it is shown as a page, and is not to be believed."""
+    """A file as sent to the browser. ``stranger`` marks a page that must be sandboxed."""
 
     data: bytes
     kind: str
@@ -86,7 +86,7 @@ class Served:
 
 
 class Runs:
-    """The runs in some folders. What is said of one is kept until its folder changes."""
+    """The runs in some folders; a run's row is cached until its folder changes."""
 
     def __init__(self, bases: Mapping[str, Path], describe: Describe) -> None:
         self._bases, self._describe = dict(bases), describe
@@ -94,12 +94,12 @@ class Runs:
         self._lock = threading.Lock()
 
     def rows(self) -> list[Row]:
-        """All runs, newest first."""
+        """Returns all runs, newest first."""
         found = [row for base in self._bases for row in self._of(base)]
         return sorted(found, key=lambda row: (-row.time, row.key))
 
     def row(self, base: str, name: str) -> Row:
-        """One run; raises :class:`NotThere` for a name that is none's. A link is no run."""
+        """Returns one run; raises :class:`NotThere` for an unknown name or a link."""
         folder = self._bases.get(base)
         if folder is None or name in ("", ".", "..") or "/" in name or "\0" in name:
             raise NotThere("There is no such run.")
@@ -109,7 +109,7 @@ class Runs:
         return made
 
     def key_of(self, folder: Path) -> str:
-        """The key of a run's folder; empty where it is none that is shown."""
+        """Returns the key of a run's folder; empty if it is not shown."""
         for base, place in self._bases.items():
             if folder.parent == place:
                 return f"{base}/{folder.name}"
@@ -130,7 +130,7 @@ class Runs:
 
     def _row(self, base: str, folder: Path) -> Row | None:
         try:
-            folder.name.encode("utf-8")  # else there is no address for it
+            folder.name.encode("utf-8")  # otherwise no URL can name it
             state = folder.lstat()
         except (OSError, ValueError):
             return None
@@ -158,7 +158,7 @@ class Runs:
 
 
 def files_of(folder: Path) -> tuple[list[RunFile], bool]:
-    """The regular files below a run's folder in the order of their names; whether there are more."""
+    """Returns the regular files below a run's folder, sorted, and whether there are more."""
     found: list[RunFile] = []
     waiting = [(folder, 0)]
     while waiting:
@@ -180,8 +180,8 @@ def files_of(folder: Path) -> tuple[list[RunFile], bool]:
 
 
 def served(folder: Path, path: str) -> Served:
-    """A file of a run; raises :class:`NotThere` for what is no regular file there, a link included."""
-    if path == LOCK:  # who knows the id of a run may have a process taken for one of the run's
+    """Reads a file of a run; raises :class:`NotThere` for anything but a regular file, also for a link."""
+    if path == LOCK:  # it has the run's id, with which another process could pose as one of the run's
         raise NotThere("The lock of a run is not shown.")
     try:
         data = ChildFiles(folder).data(path, MOST_BYTES)

@@ -1,4 +1,4 @@
-"""Serves the dashboard on a loopback address until somebody ends it, and ends what it has started."""
+"""Serves the dashboard on a loopback address until it is stopped, and ends what it has started."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .jobs import Jobs
 from .places import Places
 from .runs import Describe, Runs
 
-#: Addresses that only this machine reaches, and how a URL writes them.
+#: Loopback addresses, with their form in a URL.
 HOSTS = {"127.0.0.1": "127.0.0.1", "::1": "[::1]", "localhost": "127.0.0.1"}
 _GRACE_S = 3
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """A socket on a loopback address; raises :class:`UsageError` for another host and a taken port."""
+    """Returns a socket on a loopback address; raises :class:`UsageError` for another host or a used port."""
     if host not in HOSTS:
         raise UsageError(
             f"the dashboard runs programs, so only this machine may reach it: --host is 127.0.0.1 or ::1, "
@@ -52,10 +52,10 @@ def serve(
     stopping: Callable[[], None],
     command: Command = accel_lab_command,
 ) -> None:
-    """Answer until SIGINT or SIGTERM, which raises :class:`KeyboardInterrupt`; then no bisection is left.
+    """Serves until SIGINT or SIGTERM, which raises :class:`KeyboardInterrupt`; no bisection is left then.
 
-    ``ready`` is called before the first request is answered, ``mistake`` for what nobody foresaw, and
-    ``stopping`` before a bisection that still runs is waited for.
+    ``ready`` is called before the first request, ``mistake`` for an unexpected exception, and ``stopping``
+    before it waits for a running bisection.
     """
     access = Access(port=bound.getsockname()[1])
     with tempfile.TemporaryDirectory(prefix="accel-lab-dashboard-") as folder:

@@ -1,1 +1,1 @@
-"""Jobs on a cluster that exists: packed under their content hash, run by the usual command, fetched back."""
+"""Jobs on an existing cluster: packed under a content hash, run by the usual command, fetched back."""

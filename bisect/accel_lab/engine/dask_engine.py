@@ -1,4 +1,4 @@
-"""Dask's scheduler as the engine: its client, its futures, its workers."""
+"""The engine for Dask: connects to a scheduler and submits jobs to its workers."""
 
 from __future__ import annotations
 
@@ -12,36 +12,34 @@ from typing import Any
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.text import shorten
 
-#: Seconds in which a scheduler must answer at the start.
+#: Seconds in which a scheduler must answer the first connection.
 CONNECT_S = 10.0
 PREFIX = "dask:"
 
 
 class DaskEngine:
-    """A client of a scheduler that exists.
+    """A client of an existing scheduler.
 
-    ``address`` is ``tcp://host:8786``, or the path of a scheduler file (``.json``).
-
-    Raises :class:`UsageError` where ``distributed`` is not installed, :class:`LabError` in one line where
-    the address does not answer.
+    ``address`` is ``tcp://host:8786`` or the path of a scheduler file (``.json``). Raises :class:`UsageError`
+    if ``distributed`` is not installed, :class:`LabError` if the address does not answer.
     """
 
     def __init__(self, address: str, *, connect_s: float = CONNECT_S) -> None:
         self.name = PREFIX + address
         self._client = _connected(address, connect_s)
-        # Impure: the same call again is another try, not the answer of the last one.
+        # Impure: submitting the same call again is another attempt, not the cached answer.
         self._executor = self._client.get_executor(pure=False)
 
     @property
     def workers(self) -> int:
-        """How many workers are there now."""
+        """Number of workers that are connected now."""
         return len(self._addresses())
 
     def submit(
         self, function: Callable[[str], str], text: str, *, key: str, avoid: Sequence[str]
     ) -> Future[str]:
         others = [one for one in self._addresses() if one not in avoid] if avoid else []
-        # Loose: a worker that leaves meanwhile must not keep the job waiting for itself.
+        # Not strict: a worker that leaves must not keep the job waiting.
         where = {"workers": others, "allow_other_workers": True} if others else {}
         future: Future[str] = self._executor.submit(function, text, key=key, **where)
         return future
@@ -54,7 +52,7 @@ class DaskEngine:
 
 
 def _quiet() -> None:
-    """What happens to the engine is said in the lab's own lines: Dask gives each of its loggers a level."""
+    """Silences Dask's loggers, each of which has its own level; the lab itself reports faults."""
     names = [name for name in logging.root.manager.loggerDict if name.startswith(("distributed", "tornado"))]
     for name in ("distributed", *names):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
@@ -75,7 +73,7 @@ def _connected(address: str, connect_s: float) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return Client(**where, timeout=connect_s, set_as_default=False)
-    except Exception as error:  # a name that does not resolve, a port that is closed, no scheduler there
+    except Exception as error:  # an unknown host, a closed port, or no scheduler
         said = shorten(" ".join(str(error).split()) or type(error).__name__, 160)
         raise LabError(
             f"no Dask scheduler answers at {address} ({said}): start one with `dask scheduler`, or name "

@@ -1,7 +1,6 @@
-"""Has jobs run by an engine: each is packed, sent, fetched back; where a worker fails, another one gets it.
+"""Has an engine run jobs: packs, sends and fetches each, and resubmits it if a worker fails.
 
-The engine schedules; this only says again what has been lost. The run of a job that is in the store is never
-asked for twice.
+The engine schedules; this module only resubmits lost jobs. A job whose run is in the store is not run again.
 """
 
 from __future__ import annotations
@@ -26,65 +25,65 @@ from .packing import BadPack, pack, unpack
 from .store import Store
 from .worker import RAN, file_name, job_name, run_name, starts
 
-#: A job is handed to a worker so often.
+#: Most submissions of one job.
 MOST_TRIES = 6
-#: Seconds between two looks whether there are workers.
+#: Seconds between checks for connected workers.
 LOOK_S = 30.0
 
 
 class EngineLost(LabError):
-    """The engine is gone: its scheduler was ended, or no longer answers (exit code 3)."""
+    """The scheduler was ended or no longer answers (exit code 3)."""
 
 
 class NotRun(LabError):
-    """No worker could run this job; the others may still be run."""
+    """No worker could run this job; other jobs may still run."""
 
 
-#: What is said of a job that was not run to its end because the user stopped.
+#: Message for a job that did not finish because the user stopped.
 INTERRUPTED = "interrupted"
 
 
 class Stopped(LabError):
-    """The user has asked to stop."""
+    """The user asked to stop."""
 
 
 class Engine(Protocol):
-    """Runs functions of data on workers, by futures as :mod:`concurrent.futures` has them.
+    """Runs functions of data on workers, with futures like those of :mod:`concurrent.futures`.
 
-    A future that is cancelled without our doing says that the engine is gone.
+    If a future is cancelled that we did not cancel, the engine is gone.
     """
 
     @property
     def name(self) -> str:
-        """What the user typed, as ``dask:tcp://host:8786``."""
+        """The engine as the user typed it, such as ``dask:tcp://host:8786``."""
 
     @property
     def workers(self) -> int:
-        """How many workers there are now."""
+        """Number of workers that are connected now."""
 
     def submit(
         self, function: Callable[[str], str], text: str, *, key: str, avoid: Sequence[str]
     ) -> Future[str]:
-        """Call the function on a worker, if possible on none of ``avoid``; ``key`` names the call."""
+        """Calls the function on a worker, if possible not one of ``avoid``; ``key`` names the call."""
 
     def close(self) -> None:
-        """Let go of what was not begun; workers finish what they have begun."""
+        """Drops calls that have not begun; workers finish what they have begun."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fetched:
-    """The run of a job, unpacked: its folder here, and what the worker wrote of it."""
+    """The unpacked run of a job: its local folder, and the worker's record of it."""
 
     folder: Path
     ran: Ran
 
 
 class Dispatch:
-    """Asks one job at a time in the thread that calls; many threads may.
+    """Runs one job at a time in the calling thread; thread-safe.
 
-    ``listener`` gets each fault of the engine in one line. While jobs are waited for it is looked every
-    ``look_s`` seconds whether there are workers. Raises :class:`EngineLost`, :class:`NotRun`,
-    :class:`Stopped` and :class:`~accel_lab.engine.store.StoreLost`.
+    ``listener`` gets a line for each fault of the engine. While jobs wait, it checks every ``look_s`` seconds
+    for workers. Raises :class:`EngineLost`, :class:`NotRun`, :class:`Stopped` and
+    :class:`~accel_lab.engine.store.StoreLost`.
     """
 
     def __init__(
@@ -105,7 +104,7 @@ class Dispatch:
         self._look_s, self._looked, self._alone = look_s, time.monotonic(), False
 
     def stop(self) -> None:
-        """End all waiting; what workers have begun they finish, and it is in the store then."""
+        """Stops waiting. Workers finish what they have begun, and its results stay in the store."""
         self._stop.set()
         self._wake()
 
@@ -116,14 +115,14 @@ class Dispatch:
             future.cancel()
 
     def ask(self, job: PackedJob, name: str, folder: Path) -> Fetched:
-        """The run of a job, in ``folder``. ``name`` is what the user calls it."""
+        """Has a job run and fetches the run into ``folder``. ``name`` is the job's name for the user."""
         if not self._store.has(run_name(job.key)):
             self._send(job)
             self._have_run(job, name)
         try:
             return self._fetch(job, name, folder)
         except BadPack as error:
-            # Torn by a fault of the store: the next asking has it made again.
+            # The store damaged it; the next attempt has it made again.
             self._store.drop(run_name(job.key))
             raise NotRun(f"its run in the store cannot be read ({error}): ask again") from None
 
@@ -152,13 +151,12 @@ class Dispatch:
                 self._listener(f"{name}: {said}; it goes to another worker")
                 continue
             if answer.state is State.GIVEN_UP:
-                for mark in self._store.names(f"begun/{job.key}"):  # a person may try again
+                for mark in self._store.names(f"begun/{job.key}"):  # lets the user try again
                     self._store.drop(mark)
             raise NotRun(said)
         raise NotRun(f"no worker could run it: {said}")
 
     def _answer(self, job: PackedJob) -> Answer:
-        """One handing over to a worker, and its word."""
         with self._lock:
             if self._stop.is_set():
                 raise Stopped(INTERRUPTED)
@@ -180,7 +178,7 @@ class Dispatch:
         except LabError:
             raise
         except Exception as error:
-            # Dask's own word for it, when a task was on several workers that ended: perhaps not its fault.
+            # Dask raises it after several workers ended with the task, which may not be the task's fault.
             if type(error).__name__ == "KilledWorker":
                 said = "several workers ended while they had it"
                 return Answer(key=job.key, state=State.UNFIT, said=said)
@@ -194,7 +192,7 @@ class Dispatch:
         return _read(text, job.key)
 
     def _look_for_workers(self) -> None:
-        """A scheduler without workers keeps jobs for whenever one comes; that is said, once each time."""
+        """Reports once that the scheduler has no workers, since jobs then wait without end."""
         with self._lock:
             due = time.monotonic() - self._looked >= self._look_s
             if not due:
@@ -206,7 +204,7 @@ class Dispatch:
         self._alone = none
 
     def _lost(self) -> EngineLost:
-        """The engine is gone: all that waits for it is woken, for that would be without end."""
+        """Records that the engine is gone and wakes all waiting threads, which would wait forever."""
         self._gone = f"the scheduler of {self._engine.name} is gone, or does not answer any more"
         self._wake()
         return EngineLost(self._gone)

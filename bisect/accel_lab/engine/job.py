@@ -1,4 +1,4 @@
-"""What travels: a request with its files under their content hash, and the answer of a worker."""
+"""The data that travels: a request with its files under a content hash, and a worker's answer."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pathlib import Path
 import accel_lab
 from accel_lab.core.record import Record
 
-#: In a job's pack: the request; below these, the files beside the script and those of the working directory.
+#: Names in a job's pack: the request, the files next to the script, and those of the working directory.
 REQUEST, BESIDE, CWD = "request.json", "beside", "cwd"
-#: In a job's pack too: by their places the hashes of the files that lie in the store by themselves. Those of
-#: so many bytes do, for many scripts may share one.
+#: Name in a job's pack of the table with the hashes of large files, which are stored separately because many
+#: scripts may share one; and the size in bytes from which a file counts as large.
 APART, APART_BYTES = "apart.json", 1 << 20
 
 
@@ -24,11 +24,11 @@ APART, APART_BYTES = "apart.json", 1 << 20
 class Request(Record):
     """One command of the lab for one script.
 
-    ``words`` are the command and its options. ``script`` and ``cwd`` are places in the pack. ``python`` is
-    the interpreter on the asking machine and ``torch`` the version that it has, which a worker's must have
-    too; it is empty where the command makes its own environments. ``lab`` is :func:`lab_identity` of the
-    asking lab. ``script`` is empty for a command that takes none, ``args`` are what it is given. ``session``
-    sets jobs apart that must not share a run: measurements.
+    ``words`` are the command and its options. ``script`` and ``cwd`` are paths in the pack; ``script`` is
+    empty for a command without one. ``args`` are the script's arguments. ``python`` is the interpreter on the
+    requesting machine and ``torch`` its version, which a worker's must match; ``torch`` is empty if the
+    command makes its own environments. ``lab`` is :func:`lab_identity` of the requesting lab. ``session``
+    distinguishes jobs that must not share a run, such as measurements.
     """
 
     words: tuple[str, ...]
@@ -43,7 +43,7 @@ class Request(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class PackedJob:
-    """A request and its files by their places in the pack."""
+    """A request and its files, by their paths in the pack."""
 
     request: Request
     files: Mapping[str, Path]
@@ -52,7 +52,7 @@ class PackedJob:
     def key(self) -> str:
         """Thirty-two hex digits over the request, the files' contents and the lab's version.
 
-        The path of the interpreter is no part of it: the version of torch is.
+        The interpreter's path is not included, but torch's version is.
         """
         asked = {**self.request.to_json(), "python": ""}
         digests = {name: file_digest(path) for name, path in sorted(self.files.items())}
@@ -60,27 +60,27 @@ class PackedJob:
 
     @property
     def apart(self) -> dict[str, str]:
-        """The hashes of the large files, which lie in the store by themselves."""
+        """Hashes of the large files, which are stored separately."""
         large = {name: path for name, path in self.files.items() if path.stat().st_size >= APART_BYTES}
         return {name: file_digest(path) for name, path in large.items()}
 
 
 class State(str, Enum):
-    """What became of a job on a worker."""
+    """Result of a job on a worker."""
 
-    #: Its run folder is in the store.
+    #: The run folder is in the store.
     DONE = "done"
-    #: The lab ran and could not do it; another worker could not either.
+    #: The lab failed; another worker would fail too.
     FAILED = "failed"
-    #: This worker cannot do it: another lab, another build, no room on its disk. Another one may.
+    #: This worker cannot run it: another lab, another build, or a full disk. Another worker may.
     UNFIT = "unfit"
-    #: The job itself ends its workers.
+    #: The job kills its workers.
     GIVEN_UP = "given_up"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer(Record):
-    """A worker's word on a job. ``said`` is one line for the user, ``worker`` where it ran."""
+    """A worker's answer. ``said`` is one line for the user, ``worker`` is where the job ran."""
 
     key: str
     state: State
@@ -90,10 +90,10 @@ class Answer(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Ran(Record):
-    """In the pack of a run, under ``ran.json``: how it came about.
+    """How a run was made; ``ran.json`` in the run's pack.
 
-    ``origin`` is the folder on the worker that the paths in the run's files begin with. ``begun`` says on
-    which workers it was begun, in their order; the last one ended it.
+    ``origin`` is the folder on the worker with which paths in the run's files begin. ``begun`` lists the
+    workers that began the job, in order; the last one finished it.
     """
 
     key: str
@@ -107,7 +107,7 @@ class Ran(Record):
 
 @functools.cache
 def lab_identity() -> str:
-    """The lab's version and a hash of its sources: two labs that answer alike have the same."""
+    """Returns the lab's version and a hash of its sources; equal labs give equal answers."""
     root = Path(accel_lab.__file__).parent
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
@@ -116,14 +116,14 @@ def lab_identity() -> str:
 
 
 def file_digest(path: Path) -> str:
-    """The SHA-256 of a file's content; many scripts may name the same one, so it is read once."""
+    """Returns the SHA-256 of a file; cached, because many scripts may name the same file."""
     found = path.stat()
     return _digest(str(path), found.st_size, found.st_mtime_ns)
 
 
 @functools.lru_cache(maxsize=10_000)
 def _digest(path: str, size: int, changed: int) -> str:
-    """``size`` and ``changed`` (ns) tell a file from what lay there before."""
+    """Keyed by ``size`` and ``changed`` (ns) too, so that a replaced file is read again."""
     digest = hashlib.sha256()
     with open(path, "rb") as stream:
         while piece := stream.read(1 << 20):

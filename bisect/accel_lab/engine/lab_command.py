@@ -1,4 +1,4 @@
-"""Runs a command of the lab in a process of its own, and finds the run that it left."""
+"""Runs a command of the lab in its own process, and finds the run that it left."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from accel_lab.core.untrusted.child_files import ChildFiles
 from accel_lab.execution.lending.hosted import HOSTED
 from accel_lab.execution.processes import process
 
-#: The command has limits for what it runs (``--budget``, ``--timeout``); it has none of its own.
+#: The command limits what it runs (``--budget``, ``--timeout``), so it needs no limits itself.
 _LIMITS = Limits(timeout_s=30 * 86_400.0, memory_mb=1 << 24, processes=1 << 16)
 _MAIN = "import sys; sys.path.insert(0, {root!r}); from accel_lab.cli.main import main; main()"
-#: The exit codes of a command that came to its end.
+#: Exit codes of a command that finished.
 ENDS = (0, 1, 125)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabRun:
-    """How the command ended; ``said`` is its last line on standard error and how it ended, in words."""
+    """How the command ended; ``said`` is its last line on standard error with the reason of its end."""
 
     exit_code: int | None
     said: str
@@ -36,9 +36,9 @@ class LabRun:
 
 
 def run_lab(words: Sequence[str], *, cwd: Path, folder: Path, stop: threading.Event | None = None) -> LabRun:
-    """Run ``accel-lab WORDS`` in ``cwd``; it prints to ``out.txt`` and ``err.txt`` in ``folder``.
+    """Runs ``accel-lab WORDS`` in ``cwd``, with output to ``out.txt`` and ``err.txt`` in ``folder``.
 
-    All that one process runs share their clean warm servers, one a build.
+    All commands of one process share its clean warm servers, one for each build.
     """
     root = str(Path(accel_lab.__file__).resolve().parents[1])
     ended = process.run(
@@ -57,7 +57,7 @@ def run_lab(words: Sequence[str], *, cwd: Path, folder: Path, stop: threading.Ev
 
 
 def newest_run(folder: Path) -> Path | None:
-    """The run folder below ``runs/`` that was asked for last."""
+    """Returns the most recent run folder below ``runs/``, or None."""
     runs = [path.parent for path in (folder / "runs").glob("*/request.json")]
     return max(runs, key=lambda run: run.stat().st_mtime, default=None)
 

@@ -1,4 +1,4 @@
-"""A job and a run folder as one zip file each: written of regular files only, unpacked within limits."""
+"""Packs a job or a run folder into a zip file of regular files, and unpacks it within limits."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from pathlib import Path, PurePosixPath
 
 from accel_lab.core.errors import LabError
 
-#: Limits of what is unpacked: bytes and files.
+#: Most bytes and files that are unpacked.
 MOST_BYTES, MOST_FILES = 8 << 30, 200_000
-#: In a run's folder and in those of its releases, and not packed: a copy of the lab's own code.
+#: In a run's folder: the unpacked copy of the lab's code is skipped, also in each release's folder.
 _LIBRARY, _RELEASES = "lib", "versions"
 _LOCK = "lock.json"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 class BadPack(LabError):
-    """A pack is torn, or is not what the lab writes."""
+    """A pack is damaged, or was not written by the lab."""
 
 
 def pack(target: Path, files: Iterable[tuple[str, Path]], texts: Iterable[tuple[str, str]] = ()) -> None:
-    """Write files and texts under their names (with ``/`` between folders)."""
+    """Writes files and texts into a zip file under their names (with ``/`` between folders)."""
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
         for name, text in texts:
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), text.encode("utf-8", "backslashreplace"))
@@ -37,7 +37,7 @@ def pack(target: Path, files: Iterable[tuple[str, Path]], texts: Iterable[tuple[
 
 
 def files_below(folder: Path) -> Iterator[tuple[str, Path]]:
-    """The regular files below a job's folder (``runs/NAME/...``) with their names; no link is followed."""
+    """Yields the regular files below a job's folder (``runs/NAME/...``) with their names; follows no link."""
     waiting = [folder]
     while waiting:
         with os.scandir(waiting.pop()) as entries:
@@ -51,14 +51,14 @@ def files_below(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _is_library(parts: tuple[str, ...]) -> bool:
-    """Whether it is ``runs/NAME/lib``, or ``runs/NAME/versions/RELEASE/lib``."""
+    """Whether the path is ``runs/NAME/lib`` or ``runs/NAME/versions/RELEASE/lib``."""
     if parts[-1] != _LIBRARY:
         return False
     return len(parts) == 3 or (len(parts) == 5 and parts[2] == _RELEASES)
 
 
 def unpack(source: Path, folder: Path) -> None:
-    """Write what a pack holds below a folder; raises :class:`BadPack` for a name that leads out of it."""
+    """Unpacks a zip file below a folder; raises :class:`BadPack` if it is damaged or a name leads outside."""
     try:
         with zipfile.ZipFile(source) as archive:
             infos = archive.infolist()
@@ -67,7 +67,7 @@ def unpack(source: Path, folder: Path) -> None:
             for info in infos:
                 target = folder / _safe(info.filename, source)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                # Never through something that lies there already.
+                # Never write through an existing link.
                 target.unlink(missing_ok=True)
                 with archive.open(info) as stream, target.open("xb") as into:
                     while piece := stream.read(1 << 20):

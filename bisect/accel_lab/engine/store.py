@@ -1,7 +1,7 @@
-"""The folder through which files travel between the asking machine and the workers, opened by fsspec.
+"""The folder through which files travel between the requesting machine and the workers, opened by fsspec.
 
-A store that does not answer is asked again for a while: a network share or an object store is gone for a
-minute now and then, and a bisection of an hour is not thrown away for that.
+Failed operations are retried for a while: network shares and object stores are sometimes unreachable for a
+minute, which must not end a bisection of an hour.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from accel_lab.core.text import shorten
 
 _T = TypeVar("_T")
 
-#: Seconds that a store may be away, the first pause between two tries, and the longest one.
+#: Seconds: how long a store may be unreachable; the first and the longest pause between retries.
 PATIENCE_S = 150.0
 _FIRST_S, _LONGEST_S = 0.5, 15.0
-#: What asking again does not change.
+#: Errors that a retry does not fix.
 _FINAL = (FileNotFoundError, PermissionError, NotImplementedError, ImportError)
 
 
 class StoreLost(LabError):
-    """The store did not answer for longer than it is waited for (exit code 3)."""
+    """The store was unreachable for too long (exit code 3)."""
 
 
 class Store:
-    """Files under short names (``runs/KEY.zip``). Every file is written whole or not at all.
+    """Files under short names (``runs/KEY.zip``); each is written atomically.
 
-    ``wait`` is how the pauses are made. ``listener`` gets one line when the store is waited for. Raises
-    :class:`UsageError` for an address that cannot be opened, :class:`StoreLost` for one that stays away.
+    ``wait`` pauses between retries. ``listener`` gets a line when a retry begins. Raises :class:`UsageError`
+    for an address that cannot be opened, :class:`StoreLost` for one that stays unreachable.
     """
 
     def __init__(
@@ -51,15 +51,15 @@ class Store:
         return bool(self._patiently(lambda: self._files.exists(self._path(name))))
 
     def put(self, source: Path, name: str) -> None:
-        """Copy a file of this machine to the store."""
+        """Copies a local file to the store."""
         self._patiently(lambda: self._put(source, name))
 
     def get(self, name: str, target: Path) -> None:
-        """Copy a file of the store to this machine; raises :class:`FileNotFoundError` if there is none."""
+        """Copies a file of the store to this machine; raises :class:`FileNotFoundError` if there is none."""
         self._patiently(lambda: self._files.get_file(self._path(name), str(target)))
 
     def mark(self, name: str, text: str) -> None:
-        """Write a small file."""
+        """Writes a small file."""
 
         def write() -> None:
             self._files.makedirs(self._path(name).rpartition("/")[0], exist_ok=True)
@@ -68,7 +68,7 @@ class Store:
         self._patiently(write)
 
     def read(self, name: str, most: int = 4096) -> str:
-        """The beginning of a small file; empty if it is not there."""
+        """Returns the beginning of a small file, or an empty string if it is missing."""
         try:
             data: bytes = self._patiently(lambda: self._files.cat_file(self._path(name), end=most))
         except FileNotFoundError:
@@ -76,7 +76,7 @@ class Store:
         return data.decode("utf-8", "replace")
 
     def names(self, folder: str) -> list[str]:
-        """The names of the files in one folder of the store, sorted; none where it is not there."""
+        """Returns the names of the files in one folder of the store, sorted; empty if it is missing."""
 
         def listed() -> list[str]:
             try:
@@ -88,14 +88,14 @@ class Store:
         return self._patiently(listed)
 
     def drop(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Removes a file if it exists."""
         try:
             self._patiently(lambda: self._files.rm_file(self._path(name)))
         except FileNotFoundError:
             return
 
     def _put(self, source: Path, name: str) -> None:
-        """By another name first: a reader on another machine must not see half of a file."""
+        """Writes to a temporary name first, so that no reader on another machine sees half of a file."""
         path = self._path(name)
         part = f"{path}.{secrets.token_hex(8)}.part"
         self._files.makedirs(path.rpartition("/")[0], exist_ok=True)
@@ -106,7 +106,7 @@ class Store:
         return f"{self._root}/{name}"
 
     def _patiently(self, act: Callable[[], _T]) -> _T:
-        """Do it; while that fails, wait and do it again, each pause twice as long."""
+        """Calls ``act``; while it fails, retries with doubled pauses."""
         pause, waited = _FIRST_S, 0.0
         while True:
             try:
@@ -115,7 +115,7 @@ class Store:
                 if isinstance(error, FileNotFoundError):
                     raise
                 raise StoreLost(f"the store {self.url} cannot be used: {_line(error)}") from None
-            except Exception as error:  # each file system of fsspec has errors of its own
+            except Exception as error:  # every file system of fsspec has its own errors
                 if waited >= self._patience_s:
                     raise StoreLost(
                         f"the store {self.url} has not answered for {waited:.0f} s: {_line(error)}"
@@ -132,7 +132,6 @@ def _line(error: BaseException) -> str:
 
 
 def _opened(url: str) -> tuple[Any, str]:
-    """The file system of an address and the path in it."""
     try:
         import fsspec
     except ImportError:
@@ -140,9 +139,9 @@ def _opened(url: str) -> tuple[Any, str]:
             "--store needs fsspec, which is not installed here: pip install 'accel-lab[cluster]'"
         ) from None
     try:
-        # A listing that is kept would hide what another machine has written since.
+        # A cached listing would hide files that other machines have written since.
         files, root = fsspec.core.url_to_fs(url, use_listings_cache=False)
-    except ImportError as error:  # s3fs and the like, named by fsspec
+    except ImportError as error:  # a package such as s3fs, which fsspec names
         raise UsageError(f"--store {url} needs a package that is not installed here: {error}") from None
     except Exception as error:
         raise UsageError(

@@ -1,7 +1,7 @@
-"""What a worker does with a job: it fetches the files, runs the command as a person would, stores the run.
+"""Runs a job on a worker: fetches its files, runs the command as a user would, and stores the run.
 
-The job's script runs in children of that command only. A job that was cut off on this machine goes on from
-its journal, whichever worker of the machine gets it.
+The job's script runs only in child processes of that command. An interrupted job resumes from its journal on
+the same machine, whichever worker gets it.
 """
 
 from __future__ import annotations
@@ -38,35 +38,36 @@ from .lab_command import ENDS, LabRun, newest_run, run_lab
 from .packing import files_below, pack, unpack
 from .store import Store, StoreLost
 
-#: A job that was begun so often and never ended ends its workers; no other one is risked.
+#: A job that was begun this often and never ended is given up, because it kills its workers.
 MOST_STARTS = 3
-#: Bytes that a worker's disk must have free for a job to be begun there.
+#: Free bytes that a worker's disk needs to begin a job.
 LEAST_FREE = 512 << 20
 RAN = "ran.json"
 _COMMANDS = frozenset({"bisect", "matrix", "bench"})
 _PAUSE_S = 3.0
-#: One job at a time on a worker, however many threads it was given: a lock for each worker of the process.
+#: One job at a time for each worker, whatever its threads: a lock for each worker in the process.
 _LOCKS: dict[str, threading.Lock] = {}
 
 
 class Run(Protocol):
-    """Runs a command of the lab: :func:`run_lab`, or a test's own."""
+    """Runs a command of the lab: :func:`run_lab`, or a test's stand-in."""
 
     def __call__(self, words: list[str], *, cwd: Path, folder: Path) -> LabRun: ...
 
 
 @functools.cache
 def torch_of(python: str) -> str:
-    """The version of torch that an interpreter has; it is asked once in the life of a worker."""
+    """Returns the torch version of an interpreter; asked once in a worker's life."""
     with tempfile.TemporaryDirectory(prefix="accel-lab-build-") as folder:
         return inspect_build(python, Path(folder)).torch
 
 
 @dataclass(frozen=True, kw_only=True)
 class Worker:
-    """Runs one job by its key; a function of data, so that an engine can send it anywhere.
+    """Runs one job by its key; picklable data, so that an engine can send it anywhere.
 
-    ``store`` is the store's address, ``scratch`` a folder of the worker's machine (empty: the engine's own).
+    ``store`` is the store's address. ``scratch`` is a folder on the worker's machine; empty means the
+    engine's own.
     """
 
     store: str
@@ -76,7 +77,7 @@ class Worker:
     least_free: int = LEAST_FREE
 
     def __call__(self, key: str) -> str:
-        """The :class:`Answer` as JSON. Nothing is raised: what failed here is an answer too."""
+        """Returns the :class:`Answer` as JSON; failures of the job are answers too, not exceptions."""
         name = worker_name()
         with _LOCKS.setdefault(name, threading.Lock()):
             try:
@@ -112,18 +113,18 @@ class Worker:
             try:
                 answer = self._ran(store, request, key, place, python, name)
             except StoreLost:
-                raise  # what was found stays here: the job may come to this machine again
+                raise  # keep the results: this machine may get the job again
             except (LabError, OSError):
                 store.drop(mark)
-                remove(place)  # on a full disk that is what helps
+                remove(place)  # frees space, which is what a full disk needs
                 raise
-            if answer.state is not State.DONE:  # it came to an end: it does not count as one that ended us
+            if answer.state is not State.DONE:  # it failed without killing us, so this start does not count
                 store.drop(mark)
             remove(place)
             return answer
 
     def _unfit(self, request: Request, python: str, place: Path) -> str:
-        """Why this worker cannot run the job; empty if it can."""
+        """Returns why this worker cannot run the job, or an empty string."""
         if request.lab != lab_identity():
             return f"its lab is {lab_identity()}, the job is of {request.lab}: install the same accel-lab"
         free = shutil.disk_usage(place).free
@@ -162,7 +163,7 @@ class Worker:
         return Answer(key=key, state=State.DONE, worker=name)
 
     def _folder(self) -> Path:
-        """The folder for jobs on this machine, which must be the user's own."""
+        """Returns the folder for jobs on this machine; raises LabError unless it belongs to the user."""
         folder = Path(self.scratch or _engine_folder())
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.lstat()
@@ -172,30 +173,30 @@ class Worker:
 
 
 def run_name(key: str) -> str:
-    """Where the run of a job lies in the store."""
+    """Returns the name of a job's run in the store."""
     return f"runs/{key}.zip"
 
 
 def job_name(key: str) -> str:
-    """Where a job lies in the store."""
+    """Returns the name of a job in the store."""
     return f"jobs/{key}.zip"
 
 
 def file_name(digest: str) -> str:
-    """Where a large file of jobs lies in the store; raises :class:`LabError` for what is no hash."""
+    """Returns the name of a large file in the store; raises :class:`LabError` for an invalid hash."""
     if not re.fullmatch("[0-9a-f]{64}", digest):
         raise LabError("a job names a file by what is no hash")
     return f"files/{digest}"
 
 
 def starts(store: Store, key: str) -> list[str]:
-    """The workers on which a job was begun and did not fail in an orderly way, in their order."""
+    """Returns the workers that began a job and neither finished it nor failed cleanly, in order."""
     return [store.read(name)[:200] for name in store.names(f"begun/{key}")]
 
 
 @contextmanager
 def _alone(place: Path, done: Callable[[], bool]) -> Iterator[bool]:
-    """Hold a job's folder. Another worker of this machine that has it is waited for; False: it did it."""
+    """Holds the lock of a job's folder, or waits until another worker did the job and yields False."""
     while True:
         try:
             with held(place):
@@ -209,7 +210,7 @@ def _alone(place: Path, done: Callable[[], bool]) -> Iterator[bool]:
 
 
 def _fetched(store: Store, key: str, place: Path) -> Request:
-    """The request of a job, its files unpacked below ``job/``."""
+    """Fetches a job and unpacks its files below ``job/``; returns the request."""
     with tempfile.TemporaryDirectory(dir=place, prefix="pack-") as folder:
         source = Path(folder) / "job.zip"
         try:
@@ -227,7 +228,7 @@ def _fetched(store: Store, key: str, place: Path) -> Request:
             whole = file_digest(target) == digest
         except FileNotFoundError:
             whole = False
-        if not whole:  # whoever asks again sends both again
+        if not whole:  # the next attempt sends both again
             store.drop(file_name(digest))
             store.drop(job_name(key))
             raise LabError(f"a file of the job is lost or damaged in the store: {name}; ask again")
@@ -238,7 +239,7 @@ def _fetched(store: Store, key: str, place: Path) -> Request:
 
 
 def _words(request: Request, place: Path, python: str) -> list[str]:
-    """The command: a run that was cut off here is resumed."""
+    """Returns the command line; an interrupted run of this machine is resumed."""
     command, *options = request.words
     if (earlier := newest_run(place)) is not None:
         return [command, "--resume", str(earlier)]
@@ -247,7 +248,7 @@ def _words(request: Request, place: Path, python: str) -> list[str]:
 
 
 def _inside(place: Path, name: str) -> Path:
-    """A place in the job's pack; raises :class:`LabError` for one that is not."""
+    """Resolves a path in the job's pack; raises :class:`LabError` if it leads outside."""
     root = place / "job"
     path = Path(os.path.normpath(root / name))
     if path != root and root not in path.parents:
@@ -256,13 +257,13 @@ def _inside(place: Path, name: str) -> Path:
 
 
 def worker_name() -> str:
-    """The address of the engine's worker, else the machine and the process."""
+    """Returns the address of the engine's worker, else the machine and pid."""
     found = _engine_worker()
     return str(getattr(found, "address", "")) or f"{platform.node()}:{os.getpid()}"
 
 
 def _engine_folder() -> Path:
-    """Beside the folders of the engine's workers: it outlives each of them."""
+    """Returns a folder next to those of the engine's workers, which outlives each of them."""
     found = getattr(_engine_worker(), "local_directory", None)
     base = Path(found).parent if found else Path(tempfile.gettempdir())
     return base / f"accel-lab-jobs-{os.getuid()}"

@@ -1,1 +1,1 @@
-"""The version axis: which releases of torch there are, and an environment for each of them."""
+"""Lists the releases of torch, and provides an environment for each of them."""

@@ -1,4 +1,4 @@
-"""Runs a tool or a pinned interpreter to its end, keeps what it said, and turns a failure into one line."""
+"""Runs a tool or a pinned interpreter to its end and returns its output; a failure becomes one line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .options import Run
 
 @dataclass(frozen=True, kw_only=True)
 class Said:
-    """How a command ended and what it wrote."""
+    """How a command ended and its output."""
 
     ok: bool
     stdout: str
@@ -28,7 +28,7 @@ class Said:
 
 
 class Commands:
-    """Runs commands through the one function that starts processes, in a folder that is then thrown away."""
+    """Runs commands through the function that starts processes, each in a temporary folder."""
 
     def __init__(self, run: Run, timeout_s: float) -> None:
         self._run = run
@@ -37,8 +37,8 @@ class Commands:
     def __call__(
         self, command: Sequence[str], env: Mapping[str, str], *, timeout_s: float | None = None
     ) -> Said:
-        """Run it. ``why`` says what it was stopped for; Ctrl-C raises :class:`EnvironmentUnavailable`."""
-        # Installing unpacks gigabytes: the limits are those of a tool, not of a probe.
+        """Runs a command; ``why`` names the limit that stopped it. Ctrl-C raises EnvironmentUnavailable."""
+        # Installing unpacks gigabytes, so these are limits for a tool, not for a probe.
         limits = Limits(
             timeout_s=timeout_s or self._timeout_s, memory_mb=1 << 20, file_mb=1 << 20, processes=4096
         )
@@ -65,6 +65,6 @@ class Commands:
 
 
 def plain_environment() -> dict[str, str]:
-    """The user's environment without what would lead a tool or a pinned interpreter to other packages."""
+    """Returns the user's environment without variables that change where a tool or Python finds packages."""
     ours = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "VIRTUAL_ENV", "CONDA_PREFIX", "__PYVENV_LAUNCHER__")
     return {name: value for name, value in os.environ.items() if name not in ours}

@@ -1,4 +1,4 @@
-"""What an installer's error means, in one line that says what happened and what to do next."""
+"""Turns an installer's error into one line that says what happened and what to do next."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LIMIT = 300
 
 
 def explain(stderr: str, *, torch: str, python: str) -> str:
-    """One line for a build of ``torch`` that failed with ``stderr``."""
+    """Explains in one line why a build of ``torch`` failed with ``stderr``."""
     text = _unwrapped(stderr)
     host = _HOST.search(text)
     where = f" ({host[1]})" if host else ""
@@ -49,14 +49,14 @@ def explain(stderr: str, *, torch: str, python: str) -> str:
 
 
 def _before(text: str, *phrases: str) -> str:
-    """The word before the first of these phrases; empty where none is there."""
+    """Returns the word before the first of these phrases, or an empty string."""
     places = [place for phrase in phrases if (place := text.find(phrase)) > 0]
     words = text[: min(places)].split() if places else []
     return words[-1] if words else ""
 
 
 def _unwrapped(text: str) -> str:
-    """The installer's lines without its warnings, joined where it wrapped them."""
+    """Joins the installer's wrapped lines, without its warnings."""
     lines = [line for line in text.splitlines() if not line.lstrip().startswith(("warning:", "Using "))]
     return re.sub(
         r"\s+", " ", " ".join(line.strip(" \u2502\u251c\u2570\u2500\u25b6\u00d7") for line in lines)
@@ -64,8 +64,8 @@ def _unwrapped(text: str) -> str:
 
 
 def _short(text: str) -> str:
-    """The reason at the end of a chain of causes."""
+    """Returns the last cause of a chain of errors."""
     text = re.sub(r"^error: ", "", text)
     text = text.replace(" cause: ", ": ").replace("No solution found when resolving dependencies: ", "")
-    text = text.partition(" hint: ")[0]  # a space stands for any number of them by now
+    text = text.partition(" hint: ")[0]  # whitespace is already collapsed to single spaces
     return text if len(text) <= _LIMIT else text[: _LIMIT - 3].rstrip() + "..."

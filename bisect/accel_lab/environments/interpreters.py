@@ -1,4 +1,4 @@
-"""The Python interpreters of this machine: which versions are there, and by which program."""
+"""Finds the Python interpreters of this machine."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _NAME = re.compile(r"python3\.(\d+)")
 
 
 def find_interpreters() -> dict[str, str]:
-    """Version (``3.11``) to program. The one that runs the lab comes first, then those on PATH, pyenv, uv.
+    """Maps versions (``3.11``) to programs: the lab's own first, then those on PATH, pyenv's and uv's.
 
-    A shim is not taken: it starts whatever version manager is set to, perhaps nothing.
+    Shims are skipped, because they start whatever their version manager selects, or nothing.
     """
     own = f"{sys.version_info[0]}.{sys.version_info[1]}"
     base = getattr(sys, "_base_executable", "") or sys.executable
@@ -37,7 +37,7 @@ def find_interpreters() -> dict[str, str]:
 
 
 def _is_native(program: str) -> bool:
-    """Whether a file is a program rather than a script, as shims are."""
+    """Whether a file is a binary rather than a script, as shims are."""
     try:
         with open(program, "rb") as file:
             return file.read(2) not in (b"#!", b"")

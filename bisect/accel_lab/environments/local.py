@@ -1,4 +1,4 @@
-"""Provider ``local``: a line of interpreters that the user names, each with a torch of its own."""
+"""Provider ``local``: a line of interpreters that the user names, each with its own torch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .store.quick_check import ask_interpreter
 
 
 class LocalProvider:
-    """The environments are there already: nothing is made, and companions cannot be held."""
+    """Provides existing interpreters; it makes nothing and cannot pin companions."""
 
     name = "local"
 
@@ -32,7 +32,7 @@ class LocalProvider:
         self._known: dict[str, tuple[str, dict[str, Any]]] | None = None
 
     def releases(self, *, pre: bool = False) -> list[Release]:
-        """The releases that the interpreters have; here a pre-release counts, since it was named."""
+        """Returns the interpreters' releases; pre-releases always count, since the user named them."""
         found = []
         for version, (_, facts) in self._line().items():
             parsed = parse_version(version)
@@ -46,7 +46,7 @@ class LocalProvider:
         return sorted(found, key=lambda release: order(release.version))
 
     def spec(self, version: str, *, pins: Sequence[tuple[str, str]] = ()) -> EnvironmentSpec:
-        """The interpreter that has this release."""
+        """Returns the interpreter with this release. Raises :class:`EnvironmentUnavailable` for pins."""
         if pins:
             raise EnvironmentUnavailable("the local provider leaves packages as they are: it holds none")
         line = self._line()
@@ -57,7 +57,7 @@ class LocalProvider:
         return EnvironmentSpec(provider=self.name, torch=facts["torch"], python=python)
 
     def make(self, spec: EnvironmentSpec) -> Environment:
-        """Ask the interpreter again: its torch may have been replaced."""
+        """Checks the interpreter again, because its torch may have been replaced."""
         facts = ask_interpreter(self._commands, spec.python, isolated=False)
         if facts["torch"] != spec.torch:
             raise EnvironmentUnavailable(f"{spec.python} has torch {facts['torch']} now, not {spec.torch}")
@@ -69,7 +69,7 @@ class LocalProvider:
         )
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: no resource is held."""
 
     def __enter__(self) -> LocalProvider:
         return self
@@ -78,7 +78,7 @@ class LocalProvider:
         self.close()
 
     def _line(self) -> dict[str, tuple[str, dict[str, Any]]]:
-        """Version to interpreter and facts; one that cannot be used costs a note."""
+        """Maps versions to interpreters and their facts; an unusable interpreter adds a note."""
         with self._lock:
             if self._known is None:
                 asked = []
@@ -103,7 +103,7 @@ class LocalProvider:
 
 
 def _program(name: str) -> str:
-    """The program that a path or a name on PATH is; links are kept, for a venv is known by its path."""
+    """Resolves a path or a name on PATH, keeping links, since a venv is recognized by its path."""
     found = shutil.which(os.path.expanduser(name))
     if found is None:
         raise UsageError(f"{name} is no interpreter: --pythons takes paths, separated by colons")

@@ -1,4 +1,4 @@
-"""What providers are set up with: where packages come from, what the script needs, where to keep things."""
+"""Options of the providers: package sources, the script's requirements, and the store."""
 
 from __future__ import annotations
 
@@ -18,21 +18,20 @@ from .index.reader import without_secrets
 SLIM = ("auto", "yes", "no")
 
 
-#: Runs a command; ``execution.process.run`` is one. This layer starts no process by itself.
+#: Runs a command, as ``execution.process.run`` does; this layer starts no process itself.
 Run = Callable[..., Ended]
 
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentOptions(Record):
-    """One value for all providers; each reads what concerns it.
+    """Options for all providers; each provider reads the ones that it needs.
 
-    ``python``: the version that the whole line runs on (``3.11``); empty lets the provider choose the one,
-    among those of this machine, that most releases have a wheel for. ``with_packages`` are requirements
-    (``numpy<2``), ``with_requirements`` requirements files, ``script`` a script whose PEP 723 block is read.
-    ``slim``: ``auto``, ``yes`` or ``no``. ``pre``: pre-releases and nightlies count. ``folder`` is the store.
-    ``pythons`` are the interpreters of the ``local`` line. ``image`` (a name that holds ``{version}``),
-    ``builds`` (a table of pinned builds), ``build_images`` (build those that are missing) and ``docker_host``
-    are for docker.
+    ``python`` is the version for the whole line (``3.11``); if empty, the provider chooses the local one for
+    which most releases have a wheel. ``with_packages`` are requirements (``numpy<2``), ``with_requirements``
+    requirements files, ``script`` a script whose PEP 723 block is read. ``slim`` is ``auto``, ``yes`` or
+    ``no``. ``pre`` includes pre-releases and nightlies. ``folder`` is the store. ``pythons`` are the
+    interpreters of the ``local`` line. ``image`` (a name with ``{version}``), ``builds`` (a table of pinned
+    builds), ``build_images`` (build missing ones) and ``docker_host`` are for docker.
     """
 
     python: str = ""
@@ -51,11 +50,11 @@ class EnvironmentOptions(Record):
     docker_host: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Without the passwords of an index."""
+        """Converts to JSON without the passwords of an index."""
         return Record.to_json(replace(self, index=without_secrets(self.index)))
 
     @classmethod
     def from_json(cls, data: Any) -> EnvironmentOptions:
-        """The passwords are taken from pip's configuration again, if it names the same index."""
+        """Reads JSON; takes the passwords from pip's configuration if it names the same index."""
         read, now = super().from_json(data), pip_index()
         return replace(read, index=now) if without_secrets(now) == read.index else read

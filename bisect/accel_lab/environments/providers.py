@@ -1,4 +1,4 @@
-"""The registry of providers: from a name to the object that makes environments."""
+"""Maps a provider's name to the object that makes environments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAMES = ("local", "uv", "docker")
 
 
 class OpenProvider(Provider, Protocol):
-    """A provider that holds what it made until it is closed, and has things to say meanwhile."""
+    """A provider that holds its environments until it is closed, and collects notes for the user."""
 
     notes: list[str]
 
@@ -29,7 +29,11 @@ class OpenProvider(Provider, Protocol):
 
 
 def provider(name: str, options: EnvironmentOptions, run: Run) -> OpenProvider:
-    """The provider of that name. ``run`` starts its commands and has the arguments of ``process.run``."""
+    """Returns the provider of that name. ``run`` starts its commands and has the arguments of
+    ``process.run``.
+
+    Raises :class:`UsageError` for an unknown name.
+    """
     if options.slim not in SLIM:
         raise UsageError(f"slim is {' or '.join(SLIM)}, not {options.slim!r}")
     if name == "local":

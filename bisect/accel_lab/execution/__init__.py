@@ -1,1 +1,1 @@
-"""Asks probes: processes, the warm server, the journal."""
+"""Runs probes: processes, the warm server, the journal."""

@@ -1,4 +1,4 @@
-"""Commands besides the probes, in the same place and under the same limits: questions about the build."""
+"""Runs commands that are not probes, such as ``doctor``, in the same place and under the same limits."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from .processes import process
 from .run_folder.workspace import Workspace
 
 TAIL_BYTES = 64 * 1024
-Runner = Callable[..., process.Ended]  # with the arguments of process.run
+Runner = Callable[..., process.Ended]  # takes the arguments of process.run
 
-#: In the folder of what was run beside the probes.
+#: File in an aside's folder that keeps how the command ended.
 _ENDED = "ended.json"
 
 
 class Interrupted(LabError):
-    """The user asked to stop (exit code 130); what was found so far is in the journal."""
+    """The user asked to stop (exit code 130); the journal holds the results so far."""
 
     exit_code = 130
 
@@ -33,7 +33,7 @@ class Interrupted(LabError):
 class Asides:
     """Runs the child's other commands, and any command, with one interpreter.
 
-    With ``replay`` nothing is run: what the run's folder does not answer raises :class:`Unanswered`.
+    With ``replay`` nothing is run: a missing answer in the run's folder raises :class:`Unanswered`.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Asides:
         self._replay = replay
 
     def ask(self, name: str, words: Sequence[str], *, timeout_s: float) -> str:
-        """What the child prints for these words; raises :class:`LabError` if it fails."""
+        """Returns what the child prints for the command ``words``; raises :class:`LabError` if it fails."""
         ended, folder = self.run(
             name, [self._python, str(self._workspace.library), *words], timeout_s=timeout_s
         )
@@ -64,7 +64,10 @@ class Asides:
         return ChildFiles(folder).text("out.txt") or ""
 
     def run(self, name: str, command: Sequence[str], *, timeout_s: float) -> tuple[process.Ended, Path]:
-        """How a command ended, and its folder with ``out.txt`` and ``err.txt``."""
+        """Runs a command and returns how it ended, and its folder with ``out.txt`` and ``err.txt``.
+
+        Raises :class:`Interrupted` if it was stopped.
+        """
         folder = aside_folder(self._workspace.root, name)
         if self._replay:
             return _kept_end(folder, name), folder
@@ -90,14 +93,14 @@ class Asides:
 
 
 def aside_folder(root: Path, name: str) -> Path:
-    """The folder of what is run beside the probes of the run in ``root``, under a name of its own."""
+    """Makes the folder of the aside ``name`` in the run folder ``root``."""
     folder = root / "asides" / name
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
 def _kept_end(folder: Path, name: str) -> process.Ended:
-    """How what was run beside the probes ended in an earlier run."""
+    """Reads how an aside of an earlier run ended. Raises :class:`Unanswered` without a record."""
     try:
         return process.Ended.from_json(json.loads((folder / _ENDED).read_text(encoding="utf-8")))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What an interpreter is: its torch and what else it has, asked in a process of its own."""
+"""Inspects an interpreter: runs ``doctor`` in its own process to get its torch, packages and variables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from accel_lab.core.untrusted.shapes import Table
 from .processes import process
 from .run_folder.workspace import Workspace
 
-#: The shape of what ``doctor`` prints.
+#: Required shape of the output of ``doctor``.
 FACTS = {
     "torch": str,
     "torch_error?": str,
@@ -29,7 +29,7 @@ FACTS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Build:
-    """The interpreter that is probed and what it has."""
+    """The interpreter that is probed, its torch version, and the facts from ``doctor``."""
 
     python: str
     torch: str
@@ -37,7 +37,7 @@ class Build:
 
 
 def inspect_build(python: str, folder: Path) -> Build:
-    """Ask the interpreter what it is; raises :class:`LabError` if it has no torch or does not run."""
+    """Inspects an interpreter; raises :class:`LabError` if it has no torch or does not run."""
     library = Workspace(folder, Path.cwd()).library
     out, err = folder / "doctor.out.txt", folder / "doctor.err.txt"
     ended = process.run(
@@ -65,5 +65,5 @@ def inspect_build(python: str, folder: Path) -> Build:
 
 
 def public_version(torch: str) -> str:
-    """``2.13.0+cpu`` is the release 2.13.0."""
+    """Strips the local version: ``2.13.0+cpu`` becomes ``2.13.0``."""
     return torch.split("+", 1)[0]

@@ -1,4 +1,4 @@
-"""Turns what a process left behind into an Outcome."""
+"""Turns the files that a process left into an Outcome."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LAST_ERROR = re.compile(r"^(?P<type>[A-Za-z_][\w.]*)(?:: (?P<message>.*))?$")
 _FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.+))?$')
 _FAULT_FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>.+)$')
 
-#: What glibc says before it aborts because it found its heap, the stack or a lock overwritten.
+#: Messages of glibc before it aborts because the heap, the stack or a lock is corrupted.
 _HEAP_CHECK = re.compile(
     r"(?:[cm]alloc|realloc|free|malloc_consolidate|m(?:unmap|remap)_chunk|tcache_thread_shutdown)\(\): "
     r"[a-z][^\n]*|corrupted size vs\. prev_size[^\n]*|corrupted double-linked list[^\n]*"
@@ -36,17 +36,17 @@ _HEAP_CHECK = re.compile(
     r"|The futex facility returned an unexpected error code"
     r"|\*\*\* (?:stack smashing|buffer overflow) detected \*\*\*[^\n]*"
 )
-#: Aborts that somebody else made, after whatever was printed before.
+#: An abort for another reason, after whatever was printed before.
 _OTHER_ABORT = re.compile(r"terminate called |: Assertion [`']")
 _TAIL_BYTES = 64 * 1024
 _STDERR_BYTES = 8 << 20
 
-# Where the warm server says that a run ended by a mistake of the lab, not by the program.
+# File in which the warm server reports that the lab itself failed in a run, not the program.
 CRASH = "crash.txt"
 _OPENED_BYTES = 8 << 20
 _OPENED_KINDS = ("read", "written", "listed", "handed", "pythonpath", "spawned")
 
-#: What such a run left is read by nobody, and may be large.
+#: Runs whose files are deleted unread, because they may be large.
 _DISCARDED = (Status.REFUSED, Status.DISK)
 _LIMITS = {
     "timeout": Status.TIMEOUT,
@@ -58,7 +58,10 @@ _LIMITS = {
 
 
 def collect(folder: Path, ended: Ended, *, warm: bool, bare: bool) -> Outcome:
-    """The Outcome of a run whose files lie in ``folder``; ``refused`` where they cannot be believed."""
+    """Returns the Outcome of a run whose files are in ``folder``.
+
+    Its status is ``REFUSED`` if the files are not what the lab's child writes.
+    """
     try:
         return _collect(ChildFiles(folder), ended, warm=warm, bare=bare)
     except Refused as error:
@@ -66,7 +69,7 @@ def collect(folder: Path, ended: Ended, *, warm: bool, bare: bool) -> Outcome:
 
 
 def collected(workspace: Workspace, place: Place, ended: Ended, probe: Probe, *, warm: bool) -> Outcome:
-    """The Outcome of a run that has just ended; what it left is made safe to read first."""
+    """Makes the files of a run that just ended safe to read, and returns its Outcome."""
     try:
         workspace.admit(place)
     except Refused as error:
@@ -86,7 +89,10 @@ def _size(mb: float) -> str:
 
 
 def refused(folder: Path, ended: Ended, why: Refused, *, warm: bool) -> Outcome:
-    """The Outcome of a run that left what the lab does not read. A limit that ended it goes first."""
+    """Returns the Outcome of a run whose files the lab does not read.
+
+    Its status is the limit that ended the run, if there was one, else ``REFUSED``.
+    """
     return Outcome(
         status=Status.REFUSED if ended.limit is None else _LIMITS[ended.limit],
         exit_code=ended.exit_code,
@@ -104,7 +110,7 @@ def _collect(files: ChildFiles, ended: Ended, *, warm: bool, bare: bool) -> Outc
     result = files.json("result.json", RESULT) or {}
     facts = cast(Facts, dict(result.get("facts") or {}))
     notes = [str(note) for note in result.get("notes") or ()]
-    # What a run that did not come to its end wrote down as it went.
+    # Facts that the child wrote during the run, for runs that did not finish.
     if "regions" not in facts and (regions := files.json("regions.json", FACTS["regions"])) is not None:
         facts["regions"] = regions
     if "kernels" not in facts and (kernels := files.json("kernels.json", FACTS["kernels"])) is not None:
@@ -172,13 +178,13 @@ def _status(ended: Ended, raised: Raised | None, bare: bool) -> Status:
 
 
 def _opened(files: ChildFiles) -> dict[str, Any]:
-    """What the run opened, by kind, in the order of its first use; empty where that was not noted."""
+    """Returns what the run opened, by kind and in order of first use; empty if that was not recorded."""
     found: dict[str, Any] = {kind: [] for kind in _OPENED_KINDS}
     for line in (files.head(OPENED, _OPENED_BYTES) or "").splitlines():
         try:
             kind, name = json.loads(line)
         except (ValueError, TypeError, RecursionError):
-            continue  # the torn last line of a run that was killed
+            continue  # the last line is torn if the run was killed
         if kind == "cwd" and isinstance(name, str):
             found["cwd"] = name
         elif kind in _OPENED_KINDS and isinstance(name, str):
@@ -187,9 +193,9 @@ def _opened(files: ChildFiles) -> dict[str, Any]:
 
 
 def heap_check(stderr: str) -> str:
-    """What the allocator (or the stack's guard) said before it aborted; empty if it was not the last word.
+    """Returns glibc's last message before an abort that glibc caused, else an empty string.
 
-    ``terminate called`` and a failed ``assert`` are aborts that a program asks for.
+    ``terminate called`` and a failed ``assert`` are aborts that the program itself asks for.
     """
     said = list(_HEAP_CHECK.finditer(stderr))
     if not said or _OTHER_ABORT.search(stderr, said[-1].end()):
@@ -198,7 +204,7 @@ def heap_check(stderr: str) -> str:
 
 
 def _from_stderr(text: str) -> Raised | None:
-    """The last traceback that a plain Python process printed."""
+    """Parses the last traceback in the stderr of a plain Python process."""
     lines = text.splitlines()
     starts = [n for n, line in enumerate(lines) if line.startswith("Traceback (most recent call last):")]
     if not starts:
@@ -221,7 +227,7 @@ def _from_stderr(text: str) -> Raised | None:
 
 
 def _from_fault(text: str, ended: Ended) -> Raised | None:
-    """The Python stack that faulthandler wrote at a fatal signal, or when we asked at a timeout."""
+    """Parses the Python stack that faulthandler wrote at a fatal signal or at a timeout."""
     current = text
     marker = text.find("Current thread")
     if marker >= 0:

@@ -1,4 +1,4 @@
-"""The journal of a run: every probe before it starts and after it ended, so that nothing is asked twice."""
+"""The journal of a run: records each probe when it starts and when it ends, so that none is run twice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from accel_lab.core.probe import PROTOCOL
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused, believed, parsed
 from accel_lab.core.untrusted.fact_shapes import FACTS, RAISED
 
-#: More than the answers of any run take.
+#: Upper limit of what is read; larger than the journal of any run.
 MOST_BYTES = 1 << 30
 _ROW = {
     "event": str,
@@ -40,12 +40,12 @@ _ROW = {
 
 
 class Journal:
-    """One JSON line an event, flushed to disk at once; a torn last line (kill -9) is dropped on reading.
+    """Writes one JSON line for each event and flushes it to disk; drops a torn last line when reading.
 
-    ``unasked`` are the probes that were not started because the time was up.
+    ``unasked`` are the probes that were not started because the time budget was used up.
 
-    The number of the protocol between lab and child goes before the answers that were given under it. Answers
-    of another number are not used, unless the run is only read (``replay``): ``outdated`` is that number.
+    Each answer follows the number of the lab-child protocol that it was given under. Answers of another
+    protocol are ignored, and ``outdated`` is then its number; a ``replay`` uses them anyway.
     """
 
     def __init__(self, path: Path, *, replay: bool = False) -> None:
@@ -65,11 +65,11 @@ class Journal:
 
     @property
     def answered(self) -> int:
-        """How many probes have an answer."""
+        """Number of probes with an answer."""
         return len(self._answers)
 
     def answer(self, key: str) -> Outcome | None:
-        """The outcome that an earlier run (or this one) found for a probe."""
+        """Returns the recorded outcome of a probe, or None."""
         return self._answers.get(key)
 
     def started(self, key: str, label: str) -> None:
@@ -80,12 +80,12 @@ class Journal:
         self._write({"event": "ended", "key": key, "outcome": outcome.to_json()})
 
     def left_out(self, key: str, label: str) -> None:
-        """A probe was not started, because the time was up."""
+        """Records that a probe was not started because the time budget was used up."""
         self.unasked.add(key)
         self._write({"event": "unasked", "key": key, "label": label})
 
     def close(self) -> None:
-        with suppress(OSError):  # a full disk was reported when it was written to
+        with suppress(OSError):  # a full disk was reported at the write
             self._stream.close()
 
     def _write(self, row: dict[str, Any]) -> None:
@@ -96,9 +96,9 @@ class Journal:
 
 
 def _finished(data: bytes) -> tuple[int, dict[str, Outcome], set[str]]:
-    """The last protocol number (0: none was written), its answers, and the probes that were left unasked.
+    """Returns the last protocol number (0 if none), its answers and the unasked probes.
 
-    A row that is none of these is passed over.
+    Skips malformed rows.
     """
     protocol, found, unasked = 0, dict[str, Outcome](), set[str]()
     for line in data.decode("utf-8", "replace").split("\n"):

@@ -1,6 +1,6 @@
-"""A notebook as a script: its code cells in order, what only IPython understands left out and said.
+"""Converts a notebook to a script: code cells in order, with IPython-only lines left out and reported.
 
-The file is a stranger's JSON: its size and its form are checked before anything is made of it.
+The file is untrusted JSON, so its size and structure are checked first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SUFFIX = ".ipynb"
 MAX_BYTES = 64 << 20
 MAX_CELLS = 10_000
 _LEFT_OUT = "# left out: "
-#: Cell and line magics whose rest is Python that runs all the same.
+#: Cell and line magics whose remainder is ordinary Python.
 _RUN = ("time", "timeit", "capture", "prun")
 _CELL_MAGIC = re.compile(r"\s*%%(\w+)")
 _LINE_MAGIC = re.compile(
@@ -32,16 +32,16 @@ _LINE_MAGIC = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class _Cell:
-    """One code cell: its place among all cells, from 1, and its text."""
+    """One code cell: its position among all cells, from 1, and its text."""
 
     number: int
     text: str
 
 
 def script_of(data: bytes, path: Path) -> str:
-    """The notebook ``path`` as Python; raises :class:`UsageError` in one line if it cannot be one.
+    """Returns the notebook ``path`` as Python; raises :class:`UsageError` if it cannot be converted.
 
-    Its first line puts the notebook's folder where Python looks for modules, as for a script in that folder.
+    The first line sets sys.path[0] to the notebook's folder, as for a script in that folder.
     """
     cells = list(_cells(_document(data, path), path))
     parts, future = [], ""
@@ -63,7 +63,7 @@ def script_of(data: bytes, path: Path) -> str:
 
 
 def as_script(program: Program, folder: Path) -> Program:
-    """The program with a notebook written as a script into ``folder``; any other program as it is."""
+    """Converts a notebook to a script in ``folder``; returns other programs unchanged."""
     if program.path is None or not program.path.endswith(SUFFIX):
         return program
     path = Path(program.path)
@@ -73,7 +73,7 @@ def as_script(program: Program, folder: Path) -> Program:
 
 
 def said_of(program: Program) -> list[str]:
-    """What to tell the reader of a script that was a notebook; empty for any other."""
+    """Returns warnings about a script that was a notebook; empty for other programs."""
     if not program.origin or program.path is None:
         return []
     name = Path(program.origin).name
@@ -110,7 +110,7 @@ def _document(data: bytes, path: Path) -> dict[str, Any]:
 
 
 def _cells(document: dict[str, Any], path: Path) -> Iterator[_Cell]:
-    """The code cells; those of format 3 lie in worksheets and have an ``input``."""
+    """Yields the code cells; in format 3 they are in worksheets and have the key ``input``."""
     sheets = document.get("worksheets")
     holders = sheets if isinstance(sheets, list) else [document]
     lists = [holder.get("cells") for holder in holders if isinstance(holder, dict)]
@@ -131,7 +131,7 @@ def _cells(document: dict[str, Any], path: Path) -> Iterator[_Cell]:
 
 
 def _plain_python(cell: _Cell, path: Path) -> str:
-    """The cell without what is not Python; a cell that cannot be read so is reported."""
+    """Returns the cell without lines that are not Python; raises UsageError if the rest is invalid."""
     lines = cell.text.split("\n")
     first = next(n for n, line in enumerate(lines) if line.strip())
     magic = _CELL_MAGIC.match(lines[first])
@@ -146,7 +146,7 @@ def _plain_python(cell: _Cell, path: Path) -> str:
             return "\n".join(lines)
         place = wrong if wrong < len(lines) and _LINE_MAGIC.match(lines[wrong]) else None
         if place is None:
-            # What is wrong shows further down than where it began.
+            # The parser may report an error further down than the magic that causes it.
             place = next((n for n, line in enumerate(lines) if _LINE_MAGIC.match(line)), None)
         if place is None:
             break
@@ -155,7 +155,7 @@ def _plain_python(cell: _Cell, path: Path) -> str:
 
 
 def _wrong_line(lines: list[str]) -> int | None:
-    """The line, from 0, at which this is no Python; None where it is."""
+    """Returns the index of the line with a syntax error, or None."""
     try:
         ast.parse("\n".join(lines))
     except SyntaxError as error:
@@ -177,7 +177,7 @@ def _named(cell: _Cell, line: str) -> str:
 
 
 def _without_future(text: str) -> tuple[str, str]:
-    """The text without its ``from __future__`` imports, and those: they must come first in a script."""
+    """Returns the text without its ``from __future__`` imports, and the imports, which must come first."""
     lines, moved = text.split("\n"), ""
     for node in ast.parse(text).body:
         if isinstance(node, ast.ImportFrom) and node.module == "__future__":

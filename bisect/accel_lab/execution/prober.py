@@ -1,7 +1,7 @@
-"""Asks probes of the local machine: cold in a process of their own, or warm from the server.
+"""Runs probes on the local machine: cold in a fresh process, or warm in a fork of the server.
 
-The searches see :meth:`Prober.ask` and an executor with the interface of ``concurrent.futures``;
-that a probe runs here is known to this module only.
+The searches use only :meth:`Prober.ask` and an executor with the interface of ``concurrent.futures``, so only
+this module knows that probes run here.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from .warm import WarmServer, start_server
 
 Listener = Callable[[str, Probe, "Outcome | None"], None]
 LOG = logging.getLogger("accel_lab.prober")
-#: The child's command that describes the environment.
+#: Command of the child that describes the environment.
 COLLECT = "collect_env"
 
 
 class Prober:
-    """Answers probes with one interpreter; every answer is journalled and none is asked for twice.
+    """Runs probes with one interpreter; every answer is written to the journal, and none is run twice.
 
-    ``listener(event, probe, outcome)`` gets ``start``, ``end`` and ``cached``; before the first question
-    of a run whose answers another protocol gave, ``anew``.
+    ``listener(event, probe, outcome)`` gets ``start``, ``end`` and ``cached``. It gets ``anew`` before the
+    first probe of a run whose journal has answers of another protocol.
     """
 
     def __init__(
@@ -65,9 +65,9 @@ class Prober:
     ) -> None:
         """``runner`` runs a command: on this machine, or in a container that sees the same folders.
 
-        With ``replay`` what the run's folder does not answer raises :class:`Unanswered`: nothing is run.
-        A probe that is submitted and would start after the end of ``time_budget`` raises :class:`OutOfTime`.
-        ``servers``: of those that are kept there, the warm server may be a fork.
+        With ``replay`` nothing is run, and an answer that the journal lacks raises :class:`Unanswered`. A
+        submitted probe that would start after the end of ``time_budget`` raises :class:`OutOfTime`. With
+        ``servers`` the warm server may be a fork of a clean one that is kept there.
         """
         self.replay = replay
         self.time_budget = time_budget or TimeBudget()
@@ -86,7 +86,7 @@ class Prober:
         self._server: WarmServer | None = None
         self._cold_only = False
         self._wants_server = False
-        self.same_numbers = False  # whether repeats draw the first run's random numbers
+        self.same_numbers = False  # repeats get the first run's random seed
         self._sanitizer: tuple[str, ...] | None = None
         self._heap: dict[str, str] = {}
         self._compiler_checks = CompilerChecks(python)
@@ -103,12 +103,13 @@ class Prober:
         )
         self._executor: Executor = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="probe")
 
-    # -- asking --------------------------------------------------------------------------------
+    # -- probes --------------------------------------------------------------------------------
 
     def ask(self, probe: Probe, end: float | None = None) -> Outcome:
-        """The outcome of a probe: from the journal, or by running it.
+        """Returns the outcome of a probe, from the journal or by running it.
 
-        Raises :class:`OutOfTime` where it would start after ``end``, on the clock of the time budget.
+        Raises :class:`OutOfTime` if it would start after ``end`` (on the time budget's clock),
+        :class:`Interrupted` after a stop, and :class:`Unanswered` in a replay without the answer.
         """
         known = self.journal.answer(probe.key)
         if known is not None:
@@ -137,7 +138,7 @@ class Prober:
         if self._stop.is_set():
             raise Interrupted("interrupted")
         if outcome.status is not Status.OK:
-            self.workspace.expect_room()  # else the end of the program is the disk's doing, not its own
+            self.workspace.expect_room()  # a full disk may be why the program failed
         self.journal.ended(probe.key, outcome)
         with self._lock:
             self.asked += 1
@@ -147,20 +148,20 @@ class Prober:
         return outcome
 
     def _at_home(self, outcome: Outcome) -> Outcome:
-        """The outcome with its folder inside the run's, wherever that lies now and whatever it says."""
+        """Maps the outcome's folder into this run's folder, which may have moved or come from a stranger."""
         said, root = Path(os.path.realpath(outcome.folder)), Path(os.path.realpath(self.workspace.root))
         if not outcome.folder or root in said.parents:
             return outcome
         return replace(outcome, folder=str(self.workspace.root / "probes" / said.name))
 
     def submit(self, probe: Probe) -> Future[Outcome]:
-        """Ask in the background; several probes run side by side as far as workers allow."""
+        """Runs a probe in the background; ``workers`` limits how many run in parallel."""
         return self._executor.submit(self.ask, probe, self.time_budget.end)
 
     def warm_up(self) -> None:
-        """Let probes be answered by the warm server from now on.
+        """Lets the warm server answer probes from now on.
 
-        It starts in the background at once; in a run that is resumed, only when a probe needs it.
+        It starts in the background at once, but in a resumed run only when a probe needs it.
         """
         self._wants_server = hasattr(os, "fork")
         if not self.journal.answered and not self.replay:
@@ -170,19 +171,19 @@ class Prober:
         with self._lock:
             if self._server is None and self._wants_server and not self._cold_only:
                 env = {**self.environment, **self._heap}
-                kept = None if self._heap else self._servers  # whether it is checked is decided at the start
+                kept = None if self._heap else self._servers  # a clean server was started without heap checks
                 self._server = start_server(self.python, self.workspace, env, self._compiler_checks, kept)
             return self._server
 
     def go_cold(self) -> None:
-        """From now on every probe is run in a fresh process."""
+        """Runs every probe in a fresh process from now on."""
         self._cold_only = True
         self._end_server()
 
     def check_heap(self, on: bool) -> None:
-        """Let the allocator check each block that is freed, in all but plain runs from now on.
+        """Has the allocator check each freed block, in all but plain runs from now on.
 
-        The warm server is started anew with it: it is decided when a process starts.
+        The warm server is restarted, because a process decides on the checks when it starts.
         """
         self._heap = sanitizer.heap_checks(self.environment) if on else {}
         self._end_server()
@@ -194,20 +195,20 @@ class Prober:
 
     @property
     def stopping(self) -> threading.Event:
-        """Set once it was asked to stop: what is run beside the probes ends with it."""
+        """Event that is set when the prober was asked to stop; asides watch it too."""
         return self._stop
 
     @property
     def is_warm(self) -> bool:
-        """Whether probes are answered by the warm server."""
+        """Whether the warm server answers probes."""
         return self._wants_server and not self._cold_only
 
     def interrupt(self) -> None:
-        """Stop everything that runs; nothing finished is lost."""
+        """Stops everything that runs; finished answers stay in the journal."""
         self._stop.set()
 
     def close(self) -> None:
-        """End the server and the executor."""
+        """Stops the probes, the executor and the server, and closes the journal."""
         self._stop.set()
         self._executor.shutdown(wait=True, cancel_futures=True)
         self._end_server()
@@ -220,20 +221,20 @@ class Prober:
         self.close()
 
     def aside(self, name: str, words: Sequence[str], *, timeout_s: float = 180.0) -> str:
-        """What the child prints when it is asked for another thing than a probe, such as ``doctor``.
+        """Returns what the child prints for a command other than a probe, such as ``doctor``.
 
         Raises :class:`LabError` if it fails.
         """
         return self._asides.ask(name, words, timeout_s=timeout_s)
 
     def run_aside(self, name: str, command: Sequence[str], *, timeout_s: float) -> tuple[process.Ended, Path]:
-        """Run any command where the probes run: how it ended, and its :func:`aside_folder`."""
+        """Runs any command where the probes run; returns how it ended, and its :func:`aside_folder`."""
         return self._asides.run(name, command, timeout_s=timeout_s)
 
     def collect_environment(self) -> dict[str, Any]:
-        """What torch's ``collect_env`` says of the probed build, and its C++ compiler; empty if it fails.
+        """Returns torch's ``collect_env`` of the probed build, and its C++ compiler; empty if that fails.
 
-        The warm server answers in a second, as it has imported torch.
+        The warm server answers within a second, because it has imported torch.
         """
         try:
             server = self._start_server() if self.is_warm else None
@@ -277,7 +278,7 @@ class Prober:
         try:
             ended, warm = self._heard(probe, place, warm)
             outcome = collected(self.workspace, place, ended, probe, warm=warm)
-            if warm and outcome.facts.get("crashed"):  # not the program's doing: asked again
+            if warm and outcome.facts.get("crashed"):  # the warm server failed, not the program: run it cold
                 crash = outcome.facts["crashed"]
                 self.workspace.tidy(place)
                 place = self.workspace.place(probe)
@@ -286,7 +287,7 @@ class Prober:
             if crash:
                 note = f"asked again in a process of its own, because the warm server failed: {crash}"
                 outcome = replace(outcome, notes=(*outcome.notes, note))
-            if not warm:  # those of the baseline are; a warm run is asked for hundreds of times
+            if not warm:  # warm runs are too many, and the baseline's cold runs report it
                 outcome = replace(outcome, notes=(*outcome.notes, *self._seen_outside()))
         finally:
             self.workspace.tidy(place, keep=self._keep)
@@ -294,14 +295,14 @@ class Prober:
         return outcome
 
     def _heard(self, probe: Probe, place: Place, warm: bool) -> tuple[process.Ended, bool]:
-        """How the run ended and whether it was warm; raises :class:`Interrupted` where we ended it."""
+        """Runs the probe; returns how it ended and whether it was warm. Raises Interrupted after a stop."""
         ended, warm = self._end(probe, place, warm)
         if ended.limit == "interrupted":
             raise Interrupted("interrupted")
         return ended, warm
 
     def _seen_outside(self) -> list[str]:
-        """What the user must read about how the folders are shown, each line once."""
+        """Returns new notes on how the user's folders are shown to runs, each note once."""
         with self._lock:
             notes, self.workspace.surroundings.notes[:] = list(self.workspace.surroundings.notes), []
         return [*notes, *filter(None, [self.workspace.surroundings.mend()])]
@@ -311,7 +312,7 @@ class Prober:
         base = self.environment if probe.bare else {**self.environment, **self._heap}
         env = self.workspace.environment(place, base, probe.bare)
         if probe.bare and probe.switches:
-            # A script that asks for an accelerator by itself finds the lab's, unless it has its own.
+            # A script that loads an accelerator by itself finds the lab's package, unless it has its own.
             paths = [env.get("PYTHONPATH", ""), str(self.workspace.library.parent)]
             env["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
         if dict(probe.switches).get("sanitize"):
@@ -342,7 +343,7 @@ class Prober:
         return self._cold(probe, place, env, marker), False
 
     def _sanitizer_libraries(self) -> tuple[str, ...]:
-        """What must be preloaded, asked of the compiler where the probes run, once."""
+        """Returns the libraries to preload for the sanitizer, as the compiler reports them."""
         with self._lock:
             if self._sanitizer is None:
                 words = sanitizer.compiler_words(self.environment)
@@ -361,7 +362,7 @@ class Prober:
             command = [self.python, *target, *program["args"]]
         else:
             job = write_job(place, self._job(probe, place))
-            # Not the folder: to run one, Python imports more by itself than it does for a script.
+            # Not the folder: for a folder Python imports more modules than for a script.
             entry = self.workspace.library / "__main__.py"
             command = [self.python, str(entry), "once", str(job)]
         if place.view.plan is not None:

@@ -1,4 +1,4 @@
-"""Reads the program that the user named, and what its text says of how it must be run."""
+"""Reads the program that the user named, and derives from its text how it must be run."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from accel_lab.core.text import command_line
 
 from . import notebooks
 
-#: What makes a folder a capsule, and the script in it (``accel_lab.record``).
+#: The file that marks a folder as a capsule, and the script in it (``accel_lab.record``).
 CAPSULE, CAPSULE_SCRIPT = "capsule.json", "repro.py"
 
 
 def read_program(script: str | None, module: str | None, args: tuple[str, ...]) -> Program:
-    """The program that the user named; raises :class:`UsageError` in one line if it cannot be one."""
+    """Reads the program that the user named; raises :class:`UsageError` if it is not a valid one."""
     if module is not None:
         return Program(module=module, args=args, sha256=_tree_digest(args))
     assert script is not None
     path = Path(script)
-    if (path / CAPSULE).is_file():  # a capsule of `accel-lab record` is taken like the script in it
+    if (path / CAPSULE).is_file():  # a capsule of `accel-lab record` stands for the script in it
         path = path / CAPSULE_SCRIPT
         if not path.exists():
             why = "its capsule.json says why"
@@ -57,7 +57,7 @@ def read_program(script: str | None, module: str | None, args: tuple[str, ...]) 
 
 
 def _tree_digest(args: tuple[str, ...]) -> str:
-    """A digest of the files that a module's arguments name (``pytest tests/x.py::case``)."""
+    """Returns a digest of the files in a module's arguments (``pytest tests/x.py::case``)."""
     digest = hashlib.sha256()
     for arg in args:
         path = Path(arg.split("::", 1)[0])
@@ -66,8 +66,8 @@ def _tree_digest(args: tuple[str, ...]) -> str:
     return digest.hexdigest()
 
 
-#: Modules that a process has imported once it has torch, as far as a file beside the script can take their
-#: place: those that Python imports before it looks there, or has built in, it cannot.
+#: Modules that a process with torch has imported and that a file next to the script can shadow. Modules that
+#: are built in, or imported before Python looks there, cannot be shadowed.
 _IMPORTED = (
     frozenset(sys.stdlib_module_names)
     - frozenset(sys.builtin_module_names)
@@ -145,7 +145,7 @@ _IMPORTED = (
 
 
 def shadowing(program: Program) -> list[str]:
-    """Files and packages beside the script that its imports find in the place of Python's or torch's own."""
+    """Returns files and packages on the import path that shadow modules of Python or torch."""
     first = Path(program.path).parent if program.path is not None else Path.cwd()
     more = [Path(name) for name in os.environ.get("PYTHONPATH", "").split(os.pathsep) if name]
     found = set()
@@ -164,15 +164,15 @@ def shadowing(program: Program) -> list[str]:
 
 
 def folder_of(program: Program) -> Path:
-    """The working directory that the program is run in, as the user would: a notebook's is its own folder."""
+    """Returns the program's working directory: ours, or for a notebook the notebook's folder."""
     return Path(program.origin).parent if program.origin else Path.cwd()
 
 
 def must_run_cold(program: Program) -> str:
-    """Why the warm server would not do.
+    """Returns why the warm server cannot run the program, or an empty string.
 
-    The script sets environment variables, which torch reads at import; or it has modules of its own that are
-    called like some that the server has imported.
+    Either the script sets environment variables, which torch reads at import, or modules next to it have the
+    names of modules that the server has imported.
     """
     if names := shadowing(program):
         return f"{', '.join(names)} beside the script is imported in the place of a module of that name"
@@ -197,7 +197,7 @@ def _is_environ(node: ast.expr) -> bool:
     return name == "environ"
 
 
-#: Ways into the compiler that no rung reaches; said in one line when the script's text names one.
+#: Entry points into the compiler that no rung reaches; a script that names one gets a warning.
 _NOT_COVERED = re.compile(
     r"torch\.export\.export|aoti_compile_and_package|aoti_load_package|\baot_compile\b|torch\._inductor\.compile\b"
     r"|standalone_compile|torch\.jit\.(?:script|trace)\b"
@@ -205,7 +205,7 @@ _NOT_COVERED = re.compile(
 
 
 def not_covered(program: Program) -> list[str]:
-    """One line for each way into the compiler that the script's text names and the ladder cannot reach."""
+    """Returns a warning for each entry point in the script's text that the ladder does not cover."""
     if program.path is None:
         return []
     text = Path(program.path).read_text(encoding="utf-8", errors="replace")

@@ -1,7 +1,7 @@
-"""Memory that is overwritten: what the sanitizer and glibc's checks need, and what a report says.
+"""Detects memory corruption: sets up the address sanitizer and glibc's heap checks, and parses reports.
 
-The kernels are compiled with it by the child; its library must be loaded before anything else, so it is
-preloaded, along with the C++ library whose functions it wraps. Tried with g++ 12 on torch 2.6.0 to 2.14.1.
+The child compiles kernels with the sanitizer. Its library must be loaded before all others, so it is
+preloaded together with the C++ library whose functions it wraps. Tried with g++ 12 on torch 2.6.0 to 2.14.1.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any
 
 from accel_lab.core.untrusted.child_files import ChildFiles, Refused
 
-#: Where its reports go, in the probe's folder; it adds the number of the process.
+#: Prefix of report files in the probe's folder; the sanitizer appends the pid.
 REPORT = "sanitizer"
-#: It says by this code that it found something.
+#: Exit code of a process in which the sanitizer found an error.
 EXIT_CODE = 99
 MAX_REPORT_BYTES = 200_000
 MAX_SOURCE_BYTES = 400_000
 
-#: Leaks and mismatched frees of torch's own are not looked for; a crash is its own to report, not Python's.
+#: Skips torch's own leaks and mismatched frees; the sanitizer, not Python, reports a crash.
 _OPTIONS = (
     "detect_leaks=0:halt_on_error=1:allow_user_segv_handler=0:alloc_dealloc_mismatch=0:"
     f"detect_odr_violation=0:exitcode={EXIT_CODE}"
@@ -41,23 +41,23 @@ _BLOCK = re.compile(
 
 
 def compiler_words(environment: Mapping[str, str]) -> list[str]:
-    """The command that asks the compiler of the kernels for its sanitizer's libraries."""
+    """Returns the command that asks the kernels' compiler for its sanitizer libraries."""
     compiler = shlex.split(environment.get("CXX") or "") or ["g++"]
     return ["/bin/sh", "-c", _WHERE, "sh", *compiler]
 
 
 def libraries(answer: str) -> tuple[str, ...]:
-    """The paths to preload out of what the compiler answered; none where it has no such library."""
+    """Returns the paths to preload from the compiler's answer; empty if it has no such library."""
     lines = [line.strip() for line in answer.splitlines()]
     paths = tuple(lines[-2:])
-    # What a compiler does not find it answers by the bare name; clang's own library has another name.
+    # A compiler answers with the bare name of a file that it lacks; clang's own library has another name.
     if len(lines) < 3 or "clang" in lines[0] or not all(path.startswith("/") for path in paths):
         return ()
     return paths
 
 
 def environment(base: Mapping[str, str], folder: Path, preload: Sequence[str]) -> dict[str, str]:
-    """The environment of a process with the sanitizer in it, which reports into ``folder``."""
+    """Returns the environment of a process with the sanitizer, which reports into ``folder``."""
     options = [base.get("ASAN_OPTIONS", ""), _OPTIONS, f"log_path={folder / REPORT}"]
     return {
         **base,
@@ -67,16 +67,16 @@ def environment(base: Mapping[str, str], folder: Path, preload: Sequence[str]) -
 
 
 def heap_checks(base: Mapping[str, str]) -> dict[str, str]:
-    """What makes glibc look behind each block when it is freed, and abort where somebody wrote there.
+    """Returns variables that make glibc check each freed block and abort if it was overwritten.
 
-    From 2.34 on the checks are in a library of their own; where it is missing the loader says so and goes on.
+    Since glibc 2.34 the checks are in a separate library; if it is missing, the loader warns and goes on.
     """
     preload = [_HEAP_LIBRARY, base.get("LD_PRELOAD", "")]
     return {"MALLOC_CHECK_": "3", "LD_PRELOAD": ":".join(filter(None, preload))}
 
 
 def read_report(files: ChildFiles) -> dict[str, Any] | None:
-    """The first error that was reported in a probe's folder: see :func:`parse`."""
+    """Returns the first error reported in a probe's folder, as :func:`parse` does, or None."""
     for name in files.names(f"{REPORT}.*"):
         text = files.head(name, MAX_REPORT_BYTES) or ""
         found = parse(text, lambda source: _source(files, source))
@@ -86,10 +86,11 @@ def read_report(files: ChildFiles) -> dict[str, Any] | None:
 
 
 def parse(report: str, source: Callable[[str], str | None]) -> dict[str, Any] | None:
-    """Kind, access and size of the first error, where it is, and the line of generated code that made it.
+    """Parses the first error: kind, access and size, its location, and the line of generated code.
 
-    ``source`` gives the text of a generated file, None for any other file. Without such a line ``file`` is
-    empty, and ``function`` says whose code it was.
+    ``source`` returns the text of a generated file, None for any other file. If no frame is in generated
+    code, ``file`` is empty and ``function`` is the innermost function. Returns None for a text without an
+    error.
     """
     error = _ERROR.search(report)
     if error is None:
@@ -117,7 +118,7 @@ def parse(report: str, source: Callable[[str], str | None]) -> dict[str, Any] | 
 
 
 def _frame(text: str) -> tuple[str, str, int]:
-    """Function, file and line of what stands behind an address; of a library without lines only the first."""
+    """Splits a stack frame into function, file and line; the last two may be empty."""
     head, _, last = text.rpartition(" ")
     place = _PLACE.fullmatch(last) if head else None
     if place is not None:
@@ -127,7 +128,7 @@ def _frame(text: str) -> tuple[str, str, int]:
 
 
 def _source(files: ChildFiles, path: str) -> str | None:
-    """The text of a file in the probe's own folder; a report may name any other one."""
+    """Returns the text of a file in the probe's own folder; a report may name any other file."""
     for folder in (str(files.folder), os.path.realpath(files.folder)):
         name = path.removeprefix(f"{folder}/")
         if name != path and name.endswith(".cpp"):

@@ -1,4 +1,4 @@
-"""The lab's side of the warm server: start it, hand it jobs, watch the children it forks."""
+"""The lab's side of the warm server: starts it, sends it jobs, and watches its forks."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ LOG = logging.getLogger("accel_lab.prober")
 
 
 class ServerProcess(Protocol):
-    """The process behind a warm server: started for the run, or lent to it."""
+    """The process of a warm server: started for the run, or lent to it."""
 
     @property
     def stdin(self) -> IO[bytes]: ...
     @property
     def stdout(self) -> IO[bytes]: ...
     def end(self) -> None:
-        """End it and all that it forked."""
+        """Ends the process and all its forks."""
 
 
 #: Starts the process, or raises :class:`LabError`.
@@ -41,17 +41,17 @@ Start = Callable[[], ServerProcess]
 
 
 class WarmServer:
-    """One process of the probed interpreter that has torch imported and forks a child per job.
+    """A process of the probed interpreter that has imported torch and forks a child for each job.
 
-    Raises :class:`LabError` where it cannot be started or died; the prober then goes on cold.
+    Raises :class:`LabError` if it cannot be started or died; the prober then continues cold.
     """
 
     def __init__(
         self, *starts: Start, log: Path, marker: str, on_ready: Callable[[], None] = lambda: None
     ) -> None:
-        """``starts`` are tried one after the other, until the process of one becomes ready.
+        """Tries ``starts`` in order until one's process becomes ready.
 
-        ``on_ready`` is called once, before the first job can be handed over.
+        ``on_ready`` is called once, before the first job is accepted.
         """
         self._marker = marker
         self._on_ready = on_ready
@@ -63,7 +63,7 @@ class WarmServer:
         self._closed = False
         self._changed = threading.Condition()
         self._write_lock = threading.Lock()
-        # With only one way to start, who asks for the server gets the error at once.
+        # With a single way to start, an error is raised here at once.
         self._process = starts[0]() if len(starts) == 1 else None
         self._reader = threading.Thread(
             target=self._serve, args=(starts,), daemon=True, name="accel-lab-warm"
@@ -72,16 +72,16 @@ class WarmServer:
 
     @property
     def ready(self) -> bool:
-        """Whether it has finished its imports."""
+        """Whether its imports are done and it is still running."""
         return self._ready is not None and not self._gone
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What it said when it became ready: torch, python, seconds."""
+        """What it reported when it became ready: torch, python, seconds."""
         return self._ready or {}
 
     def wait_ready(self) -> None:
-        """Block until the imports are done."""
+        """Blocks until the imports are done; raises :class:`LabError` if the server does not start."""
         deadline = time.monotonic() + START_TIMEOUT_S
         with self._changed:
             while self._ready is None and not self._gone:
@@ -100,7 +100,7 @@ class WarmServer:
         stop: threading.Event | None = None,
         written: Sequence[Path] = (),
     ) -> Ended:
-        """Fork one child for ``job`` and watch it to its end."""
+        """Forks a child for ``job`` and watches it to its end."""
         self.wait_ready()
         identity = str(job["id"])
         started = time.monotonic()
@@ -133,7 +133,7 @@ class WarmServer:
         return _ended(status, limit, time.monotonic() - started, watch.peak_mb)
 
     def close(self) -> None:
-        """End the server and all that it forked."""
+        """Ends the server and all its forks."""
         with self._changed:
             self._gone = self._closed = True
             process = self._process
@@ -160,7 +160,7 @@ class WarmServer:
         return int(self._messages.pop(identity)["pid"])
 
     def _serve(self, starts: Sequence[Start]) -> None:
-        """Read what the server says, to its end."""
+        """Starts the server and reads its messages until it ends."""
         for start in starts:
             try:
                 process = self._process or start()
@@ -235,9 +235,9 @@ def start_server(
     checks: CompilerChecks,
     servers: Servers | None = None,
 ) -> WarmServer:
-    """A warm server with caches of its own in the run's folder; what it finds out of the compiler is kept.
+    """Starts a warm server with its own caches in the run's folder, and keeps its compiler checks.
 
-    With ``servers`` it is a fork of a clean one there; where that cannot be had, it is started as without.
+    With ``servers`` it is a fork of a clean one there; if that is not possible, it is started normally.
     """
     place = workspace.root / "server"
     cache = place / "cache"
@@ -281,10 +281,10 @@ def start_server(
 
 
 def build_compiler_checks(python: str, workspace: Workspace, environment: Mapping[str, str]) -> None:
-    """Have the test programs built that cold runs are lent, where none are kept: once for all of them.
+    """Builds the compiler's test programs for cold runs, if none are kept.
 
-    Cold runs side by side would each build their own, for tens of CPU seconds. A server does it, before it is
-    given anything of the user's, and ends. Only for an interpreter of this machine.
+    Parallel cold runs would each build their own, for tens of CPU seconds. Here a server builds them once,
+    without user code, and ends. It works only for an interpreter of this machine.
     """
     checks = CompilerChecks(python)
     if checks.kept or not hasattr(os, "fork"):

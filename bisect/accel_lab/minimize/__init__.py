@@ -1,1 +1,1 @@
-"""Minimize: joins the reducer to real probes and turns its result into a repro that a person can read."""
+"""Minimizing: runs the reducer's candidates as real probes, and writes the result as a readable repro."""

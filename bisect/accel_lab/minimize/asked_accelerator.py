@@ -1,4 +1,4 @@
-"""The accelerator that a run was made on: what binds it in a script, and what steers it."""
+"""Returns how a script binds the accelerator of a run, and the variables that configure it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from accel_lab.core.findings import Findings
 
 from .on_backend import NAME, Binding
 
-#: The accelerator that the lab brings along, and how its variables begin.
+#: Name of the lab's own accelerator, and the prefix of its variables.
 MOCK = "mock"
 _MOCK_VARIABLES = "MOCK_"
 _MOST_CHARACTERS = 1_000
 
 
 def binding_of(name: str, facts: Mapping[str, Any], findings: Findings) -> Binding | None:
-    """How a script that stands alone asks for the accelerator; None without one."""
+    """Returns the code and variables by which a standalone script uses the accelerator; None without one."""
     if not name:
         return None
     code = f"from accel_lab import mock_backend as {NAME}"
@@ -27,9 +27,9 @@ def binding_of(name: str, facts: Mapping[str, Any], findings: Findings) -> Bindi
 
 
 def variables_of(name: str, facts: Mapping[str, Any], findings: Findings) -> dict[str, str]:
-    """The variables that steered the accelerator: the mock's by their name, an adapter's as reported.
+    """Returns the variables that configured the accelerator: the mock's by prefix, an adapter's as reported.
 
-    One that holds a path means nothing on another machine.
+    Values with a path are dropped, since they mean nothing on another machine.
     """
     if name == MOCK:
         variables = facts.get("variables") or {}
@@ -49,6 +49,6 @@ def _sorted(reported: Any) -> list[tuple[Any, Any]]:
 
 
 def _is_variable(key: Any, value: Any) -> bool:
-    """The child reported it: it may be anything."""
+    """Whether a variable that the child reported, and so may be anything, is acceptable."""
     texts = isinstance(key, str) and isinstance(value, str)
     return texts and key.isidentifier() and os.sep not in value and len(value) <= _MOST_CHARACTERS

@@ -1,7 +1,7 @@
-"""Candidates on disk: each in a folder of its own, asked through the lab, answered once and for all.
+"""Runs candidates through the lab, each in its own folder, and keeps every answer.
 
-The answers are journalled by the candidate's content. A reduction that was cut off and starts again
-walks the same way, as its order is fixed, and finds its questions answered.
+Answers are journalled by the candidate's content. A restarted reduction proposes candidates in the same order
+and finds its answers in the journal.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from accel_lab.search.lab import Lab
 
 from .target import Answer, Target, ask
 
-#: ``listener(note, tried, source)`` is called whenever a smaller program was found.
+#: ``listener(note, tried, source)`` is called for every smaller program.
 Listener = Callable[[str, int, str], None]
 SCRIPT_NAME = "repro.py"
 
 
 @dataclass(kw_only=True)
 class Clock:
-    """The time that a reduction may take; it starts when it is made."""
+    """The time limit of a reduction; it starts at construction."""
 
     seconds: float
     started: float = field(default_factory=time.monotonic)
@@ -47,12 +47,12 @@ class Clock:
         return self.seconds - self.spent
 
     def part(self, share: float) -> Clock:
-        """A clock for a share of what is left."""
+        """Returns a clock for a share of the remaining time."""
         return Clock(seconds=max(0.0, self.left * share))
 
 
 class LabProblem:
-    """The :class:`accel_lab.reduction.problem.Problem` whose answers are real probes."""
+    """The :class:`accel_lab.reduction.problem.Problem` that runs candidates as probes."""
 
     def __init__(
         self,
@@ -86,14 +86,14 @@ class LabProblem:
         self.passing: list[Candidate] = []
         self.ran_out = False
 
-    # -- what a reducer sees -------------------------------------------------------------------
+    # -- the interface for reducers -------------------------------------------------------------
 
     @property
     def workers(self) -> int:
         return self._workers
 
     def submit(self, candidate: Candidate) -> Future[bool]:
-        """Whether ``candidate`` is interesting; raises :class:`OutOfBudget` when the time is over."""
+        """Tests whether ``candidate`` is interesting; raises :class:`OutOfBudget` when the time is over."""
         key = self.key(candidate)
         with self._lock:
             known = self._jobs.get(key)
@@ -114,26 +114,26 @@ class LabProblem:
             return job
 
     def found(self, candidate: Candidate, note: str) -> None:
-        """Keep the best so far on disk, so that nothing is lost when the run is killed."""
+        """Writes the best candidate so far to disk, so that it survives if the run is killed."""
         self.best = candidate
         write_atomic(self._folder / "best.py", candidate.source)
         self._listener(note, self.asked, candidate.source)
 
-    # -- asking --------------------------------------------------------------------------------
+    # -- probes --------------------------------------------------------------------------------
 
     def key(self, candidate: Candidate) -> str:
-        """Sixteen hex digits over the source and the files of its folder."""
+        """Sixteen hex digits over the source and the candidate's files."""
         digest = hashlib.sha256(candidate.source.encode())
         for name, path in sorted(candidate.files.items()):
             digest.update(f"\0{name}\0{self._digest(path)}".encode())
         return digest.hexdigest()[:16]
 
     def answer(self, candidate: Candidate) -> Answer | None:
-        """The verdicts that were found for a candidate."""
+        """Returns the verdicts of a candidate, or None."""
         return self._answers.get(self.key(candidate))
 
     def probe_of(self, candidate: Candidate) -> Probe:
-        """The probe for a candidate, whose program is written to its folder."""
+        """Returns the probe for a candidate and writes its program to its folder."""
         key = self.key(candidate)
         path = write_program(candidate, self._folder / "candidates" / key)
         program = Program(path=str(path), args=self._args, sha256=key)
@@ -157,18 +157,18 @@ class LabProblem:
 
     def _digest(self, path: Path) -> str:
         if path not in self._digests:
-            # A folder or a large file beside the script is a link that no candidate changes.
+            # A folder or a large file next to the script is a link that no candidate changes.
             small = path.is_file() and path.stat().st_size < 1 << 28
             self._digests[path] = hashlib.sha256(path.read_bytes()).hexdigest() if small else str(path)
         return self._digests[path]
 
     def close(self) -> None:
-        """Wait for what runs and drop what waits."""
+        """Waits for running candidates and drops waiting ones."""
         self._executor.shutdown(wait=True, cancel_futures=True)
 
 
 def write_program(candidate: Candidate, folder: Path) -> Path:
-    """The candidate's script in ``folder``, with links to the files that it opens; returns its path."""
+    """Writes the candidate's script to ``folder`` with links to its files; returns the script's path."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, path in candidate.files.items():
         link = folder / name
@@ -188,11 +188,11 @@ def _read_answers(path: Path) -> dict[str, Answer]:
             row = json.loads(line)
             found[row["key"]] = Answer.from_json(row)
         except (ValueError, KeyError):
-            continue  # the torn last line of a run that was killed
+            continue  # the last line is torn if the run was killed
     return found
 
 
 def _remove(outcomes: list[Outcome], program: Path) -> None:
-    """The folders of a candidate's runs: there are hundreds, and the answers are kept."""
+    """Removes the folders of a candidate's runs; there are hundreds, and the answers are kept."""
     for folder in [program, *(Path(outcome.folder) for outcome in outcomes if outcome.folder)]:
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""From the captured graphs of a failing script to the smallest graph that fails by itself.
+"""Reduces the captured graphs of a failing script to the smallest graph that fails by itself.
 
-A graph is written out as a script with its real inputs. How that script fails is chosen by what the
-failing run has shown: the compiled region raised, or it alone did not raise, or its values differ.
+A graph is written as a script with its real inputs. The failing run decides how the script must fail: the
+compiled region raised, only the uncompiled one raised, or the values differ.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from accel_lab.search.premise import Baseline
 from .candidates import LabProblem, write_program
 from .target import VALUES_DIFFER, Target, tolerances_for
 
-#: How many ways of cutting out a graph are tried before the script alone is reduced.
+#: Most programs cut out of the captured graphs; after that, only the script is reduced.
 MOST_STARTS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The programs to try in turn, how each is checked, and what each must do."""
+    """The programs to try in order, the checks for each, and the target that they must meet."""
 
     programs: tuple[Program, ...]
     checks: tuple[Check, ...]
@@ -53,7 +53,7 @@ class Reduced:
 
 
 def plan(lab: Lab, probe: Probe, base: Baseline, ladder: Sequence[Step], target: Target) -> Plan | str:
-    """What to try, or why no graph can be cut out of this failure."""
+    """Returns what to try, or why no graph can be cut out for this failure."""
     if target.bad is Rung.UNCOMPILED:
         return "it fails with nothing compiled"
     if target.bad is Rung.DYNAMO:
@@ -75,7 +75,7 @@ def plan(lab: Lab, probe: Probe, base: Baseline, ladder: Sequence[Step], target:
     except Refused as error:
         return f"what was captured was not read: {error}"
     if len(programs) > MOST_STARTS:
-        programs = [*programs[: MOST_STARTS - 1], programs[-1]]  # the last holds all calls in sequence
+        programs = [*programs[: MOST_STARTS - 1], programs[-1]]  # the last one makes all calls in sequence
     return Plan(
         programs=tuple(programs),
         checks=checks,
@@ -109,8 +109,10 @@ def _how_it_fails(
 
 
 def checks_for(error: float) -> tuple[Check, ...]:
-    """Comparisons to try in turn. ``error`` is the greatest absolute error that was seen, 0 where there is
-    none to speak of: types, integers, NaN.
+    """Returns the comparisons to try in order.
+
+    ``error`` is the greatest absolute error that was seen. It is 0 for differences without one, such as
+    dtypes, integers or NaN.
     """
     if error <= 0:
         return (Check(kind="values"),)
@@ -123,7 +125,7 @@ def _raised_in_a_region(outcome: Outcome) -> Raised | None:
 
 
 def reduce(problem: LabProblem, plan: Plan) -> Reduced | str:
-    """The smallest graph that fails, or why none does. Raises OutOfBudget before one was seen to fail."""
+    """Returns the smallest failing graph, or why none fails. Raises OutOfBudget if none failed in time."""
     for program in plan.programs:
         for check in plan.checks:
             start = emit(program, check)
@@ -140,9 +142,9 @@ def reduce(problem: LabProblem, plan: Plan) -> Reduced | str:
 
 
 def script_of_graph(path: Path, folder: Path) -> Path:
-    """The script of a captured graph (a ``graph<k>.json`` of a probe's capture folder), to bisect it.
+    """Writes a captured graph (``graph<k>.json`` of a probe's capture folder) as a script to bisect.
 
-    Raises :class:`UsageError` for a file that is none or cannot be written as a script.
+    Raises :class:`UsageError` for a file that is not a graph or cannot be written as a script.
     """
     try:
         capture = load_capture(path)

@@ -1,7 +1,7 @@
-"""From a bisected script to its smallest repro: the graph first, then the script, then the proof.
+"""Reduces a bisected script to its smallest repro: first the graph, then the script, then the proof.
 
-Both are offered where both exist, the smaller first. Nothing is called a result that did not fail
-again in fresh processes.
+If both exist, both are offered, the smaller first. A repro is offered only if it failed again in fresh
+processes.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from .repro_writer import ReproWriter
 from .result import Elsewhere, Product
 from .target import Target, limits_for, stops_early, target_of
 
-#: The part of the time that the graph may take where both formats can be tried.
+#: Share of the time for the graph, if both formats can be tried.
 GRAPH_SHARE = 0.6
-#: A script is run from a folder of its own; this many of its neighbours are linked there.
+#: Candidates run in their own folder; at most this many files next to the script are linked there.
 MAX_NEIGHBOURS = 200
 
 
 class Minimizer:
-    """Reduces the program of ``findings``. ``folder`` is the run's folder; work lies under ``reduce/``."""
+    """Reduces the program of ``findings``. ``folder`` is the run's folder; work files are in ``reduce/``."""
 
     def __init__(
         self,
@@ -52,9 +52,9 @@ class Minimizer:
         backend: Binding | None = None,
         stdin: str = "",
     ) -> None:
-        """``pair``: the runs that isolate an accelerator's culprit; ``backend``: how a script asks for it.
+        """``pair`` are the runs that isolate an accelerator's culprit; ``backend`` binds it in a script.
 
-        ``stdin`` is the name of the file that the script has as standard input.
+        ``stdin`` is the name of the file for the script's standard input.
         """
         self._stdin = stdin
         self._lab = lab
@@ -74,7 +74,7 @@ class Minimizer:
         self.result = Repro()
 
     def run(self) -> Repro:
-        """The reduction; ``result`` is filled as it goes, so an interruption keeps the best so far."""
+        """Runs the reduction; ``result`` is filled step by step, so an interruption keeps the best so far."""
         result, findings = self.result, self._findings
         program = findings.program
         target, why = target_of(self._base, findings.ladder, findings.culprit, self._pair)
@@ -190,11 +190,11 @@ class Minimizer:
         )
 
     def _finish(self, products: list[Product], writer: ReproWriter) -> None:
-        """The smallest product that is proven becomes the repro; the other one is offered as well."""
+        """Makes the smallest proven product the repro, and offers the other one too."""
         result = self.result
         written = [(product, writer.write(product)) for product in sorted(products, key=lambda p: p.size)]
         kept = [(product, row) for product, row in written if row is not None]
-        # A program that shows another component than the script did comes last, however small it is.
+        # A product with another component than the script's is sorted last, whatever its size.
         kept.sort(key=lambda pair: pair[1].same_component is False)
         if not kept:
             result.why_not = "no smaller script fails in the same way"
@@ -209,7 +209,7 @@ class Minimizer:
 
 
 def _neighbours(script: Path) -> dict[str, Path]:
-    """The other files in the script's folder: it may import or open them."""
+    """Returns the other files in the script's folder, which it may import or open."""
     try:
         entries = sorted(script.parent.iterdir())
     except OSError:

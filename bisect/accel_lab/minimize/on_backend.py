@@ -1,4 +1,4 @@
-"""Puts an accelerator's backend into the text of a script, so that it fails without the lab around it."""
+"""Inserts an accelerator's backend into a script, so that the script fails without the lab."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-#: The name that the backend has in the script.
+#: Name of the backend in the script.
 NAME = "accelerator"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Binding:
-    """``code`` binds the backend to ``NAME``; ``variables`` of the environment steer the accelerator."""
+    """``code`` binds the backend to ``NAME``; the environment ``variables`` configure the accelerator."""
 
     code: str
     variables: Mapping[str, str] = field(default_factory=dict)
 
     def put_into(self, source: str) -> str | None:
-        """The script on the accelerator; None where it has no place for it.
+        """Returns the script on the accelerator; None if it has no ``torch.compile`` to change.
 
-        The variables are set before all imports, unless they are set already.
+        Variables are set before all imports, unless the environment already sets them.
         """
         text = with_backend(source, self.code)
         if text is None or not self.variables:
@@ -33,9 +33,9 @@ class Binding:
 
 
 def with_backend(source: str, binding: str) -> str | None:
-    """The script with every ``torch.compile`` on the accelerator; None where it never says so by that name.
+    """Sets the backend of every ``torch.compile`` in the script; None if there is none by that name.
 
-    Only those places of the text change; ``binding`` is put behind the leading imports.
+    Only these places change; ``binding`` is inserted after the leading imports.
     """
     tree = ast.parse(source)
     lines = source.splitlines(keepends=True)
@@ -81,7 +81,7 @@ def _arguments(call: ast.Call) -> list[ast.expr]:
 
 
 def _parses(text: str) -> bool:
-    """An argument in brackets of its own ends before them, so the edit may have landed inside."""
+    """Whether the text is valid: an edit may land inside the parentheses around an argument."""
     try:
         ast.parse(text)
     except SyntaxError:
@@ -99,7 +99,7 @@ def _is_compile(node: ast.expr) -> bool:
 
 
 def _behind_imports(body: Sequence[ast.stmt]) -> tuple[int, int]:
-    """The end of the leading imports and the docstring; the start of the text without them."""
+    """Returns the end of the leading imports and the docstring, as line and column."""
     end = (1, 0)
     for node in body:
         words = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
@@ -110,7 +110,7 @@ def _behind_imports(body: Sequence[ast.stmt]) -> tuple[int, int]:
 
 
 def _first_statement(body: Sequence[ast.stmt]) -> int:
-    """How many lines the docstring and the imports from ``__future__`` take."""
+    """Returns the number of lines up to the end of the docstring and the ``__future__`` imports."""
     lines = 0
     for node in body:
         words = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

@@ -1,7 +1,6 @@
-"""Looks inside the smallest program once more: is it still the component that the whole script blamed?
+"""Localizes the component again on the smallest program, and compares it with the whole script's.
 
-The law of reduction keeps the signature and the stage. Two faults of one stage may share both, so the
-component is named again on the result and compared.
+Reduction preserves only the signature and the stage. Two faults of one stage may share both.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from accel_lab.search.repeats import Tally
 
 from .target import Target
 
-#: The stages whose component is named by leaving it out, so that a second search can be compared.
+#: Stages whose component is found by ablation, so that a second search is comparable.
 _SEARCHED = frozenset(
     {Stage.DECOMPOSITION, Stage.FX_PASSES, Stage.LOWERING, Stage.SCHEDULER, Stage.CODEGEN, Stage.KERNEL}
 )
 
 
 def worth_asking(culprit: Culprit | None, target: Target) -> bool:
-    """Whether a component was proven on the whole script, and can be looked for on a smaller one."""
+    """Whether the component was proven on the whole script and can be searched on a smaller one."""
     return (
         culprit is not None
         and culprit.stage in _SEARCHED
@@ -37,7 +36,7 @@ def worth_asking(culprit: Culprit | None, target: Target) -> bool:
 
 
 def component_of(lab: Lab, probe: Probe, target: Target, stage: Stage) -> Component | None:
-    """The component of the program of ``probe``; None where it is unknown."""
+    """Returns the proven component of the program of ``probe``, or None."""
     base = Baseline(target=target.signature, tally=Tally(runs=2, failures=2))
     runner = LadderRunner(lab=lab, probe=probe, baseline=base)
     at = runner.one(target.bad, (), "component again")
@@ -48,6 +47,6 @@ def component_of(lab: Lab, probe: Probe, target: Target, stage: Stage) -> Compon
 
 
 def same(one: Component, two: Component) -> bool:
-    """Whether two components name the same thing: one of the names of the one is among the other's."""
+    """Whether two components share a name."""
     names = [{name.strip() for name in component.name.split(",")} for component in (one, two)]
     return bool(names[0] & names[1])

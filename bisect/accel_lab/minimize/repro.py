@@ -1,4 +1,4 @@
-"""The repro that goes to a maintainer: its head, the proof that it fails, the neighbour that passes."""
+"""Builds the repro for a maintainer: head comment, proof that it fails, and the nearest passing neighbour."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from .candidates import SCRIPT_NAME
 from .shipping import lay_out, probe_in
 from .target import Target, ask
 
-#: What the exit code does not show: the failure is seen by the user's oracle or by recording only.
+#: Signatures that the exit code does not show: only the user's oracle or recorded values do.
 JUDGED_FROM_OUTSIDE = ("check", "regex", "values")
-#: A hang ends by itself after this time, in seconds, with the stack of every thread and exit code 1.
+#: Seconds after which a hanging repro ends itself, with all stacks and exit code 1.
 HANG_S = 60
 MAX_DIFF_LINES = 160
 MAX_ARTIFACT_BYTES = 16 << 20
-#: How many of the last passing candidates are compared with the result.
+#: Number of recent passing candidates that are compared with the result.
 NEIGHBOURS = 300
 
 
 def with_head(candidate: Candidate, comment: str, target: Target) -> Candidate:
-    """The candidate with the comment block on top; a hang also gets a time limit of its own."""
+    """Puts the comment on top of the candidate; a hang also gets its own time limit."""
     body = candidate.source.strip("\n")
     future: list[str] = []
     while body.startswith("from __future__"):
@@ -58,7 +58,7 @@ def head_comment(
     args: Sequence[str],
     stdin: str = "",
 ) -> str:
-    """What the script shows, in lines that start with ``#``."""
+    """Returns the head comment: what the script shows, in lines that start with ``#``."""
     lines = [_title(culprit)]
     lines.append(f"Fails on torch {build}: {value or target.signature.line}")
     if target.good is not None:
@@ -111,11 +111,11 @@ def prove(
     cold: Limits,
     files: Mapping[str, Path] = MappingProxyType({}),
 ) -> ReproProof:
-    """Run the program in a fresh process, as a user would, and on both rungs: it must fail in the same way.
+    """Proves a repro: it must fail in the same way in a fresh plain process and on both rungs.
 
-    It is run from ``folder``, in which it lies with ``files`` (by their names there) and nothing else.
-    ``key`` names the content, so that a repeat of the question finds its answer in the journal; ``cold`` are
-    the limits of the plain run, which has to import torch.
+    The program runs in ``folder``, which contains only it and ``files``. ``key`` identifies the content, so
+    that repeated probes are answered by the journal. ``cold`` are the limits of the plain run, which has to
+    import torch.
     """
     proof = ReproProof()
     base = probe_in(probe, lay_out(candidate, files, folder), key)
@@ -131,7 +131,7 @@ def prove(
         )
         for attempt in range(target.attempts)
     ]
-    # One after another: what a run leaves beside the script, the next one must not find.
+    # Sequential, because a run must not find the files of an earlier one.
     same = False
     for plain in plain_runs:
         outcome = lab.submit(plain).result()
@@ -167,7 +167,7 @@ def _same_plain(lab: Lab, outcome: Outcome, target: Signature) -> bool:
     if target.kind == "values":
         return outcome.status is Status.OK
     if target.kind == "timeout" and outcome.exit_code == 1:
-        return True  # the repro ends its own hang
+        return True  # the repro ends its own hang with this exit code
     signature = lab.signature(outcome)
     return signature is not None and same_failure(signature, target)
 
@@ -178,11 +178,11 @@ def _end(outcome: Outcome) -> str:
     return f"signal {outcome.signal}" if outcome.signal is not None else outcome.status.value
 
 
-# -- the neighbour that passes -------------------------------------------------------------------
+# -- the passing neighbour ------------------------------------------------------------------------
 
 
 def nearest_passing(passing: Sequence[Candidate], result: Candidate) -> Candidate | None:
-    """Of the candidates that passed, the one whose text is nearest to the result's; the larger at a tie."""
+    """Returns the passing candidate whose text is closest to the result's; the longer one on a tie."""
     want = result.source.splitlines()
     best: tuple[float, int, Candidate] | None = None
     matcher: difflib.SequenceMatcher[str] = difflib.SequenceMatcher(autojunk=False)
@@ -199,17 +199,17 @@ def nearest_passing(passing: Sequence[Candidate], result: Candidate) -> Candidat
 
 
 def source_diff(passing: Candidate, failing: Candidate) -> str:
-    """What is different in the script that fails."""
+    """Returns the diff from the passing script to the failing one."""
     return _diff(passing.source, failing.source, "passes.py", "fails.py")
 
 
-#: Kinds of artifacts, nearest to the kernel first; what is generated, and the graphs before it.
+#: Kinds of artifacts, closest to the kernel first: generated code, then the graphs before it.
 GENERATED = ("kernel", "output_code")
 GRAPHS = ("post_grad", "aot_forward", "aot_backward", "dynamo_graph")
 
 
 def code_diff(passing: Outcome, failing: Outcome, kinds: Sequence[str]) -> tuple[str, str]:
-    """``(kind, diff)`` of what the compiler made of the two: the first kind that differs; else empty."""
+    """Returns ``(kind, diff)`` for the first kind of artifact that differs; empty strings if none does."""
     for kind in kinds:
         one, two = _artifacts(passing, kind), _artifacts(failing, kind)
         if one and two and one != two:
@@ -221,7 +221,7 @@ def _artifacts(outcome: Outcome, kind: str) -> str:
     files = ChildFiles(outcome.folder)
     names = files.names(f"artifacts/{kind}_*") if outcome.folder else []
     texts = [files.head(name, MAX_ARTIFACT_BYTES) or "" for name in names[:4]]
-    # Where the script lies says nothing, and differs between the two.
+    # The script's path is in these lines, and it always differs.
     return "\n".join(line for text in texts for line in text.splitlines() if "# File: " not in line)
 
 
@@ -235,7 +235,7 @@ def _diff(one: str, two: str, name_one: str, name_two: str) -> str:
 
 
 def neighbour_exhibits(passing: Candidate, failing: Candidate, code: tuple[str, str]) -> list[Exhibit]:
-    """The two differences, to be looked at."""
+    """Returns the two diffs as exhibits."""
     shown = [
         Exhibit(
             kind="min_good",

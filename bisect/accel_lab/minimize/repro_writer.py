@@ -26,17 +26,16 @@ from .result import Elsewhere, Product
 from .target import VALUES_DIFFER, ask, tolerances_for
 from .value_assertion import with_check
 
-#: The attempt number of the runs whose artifacts are kept; candidates use small ones.
+#: Attempt number of runs whose artifacts are kept; candidates use small numbers.
 _KEPT = 900
 
 
 @dataclass(kw_only=True)
 class ReproWriter:
-    """What a repro is written and proven with.
+    """Writes and proves repros.
 
-    ``probe`` has the limits of a candidate, ``cold`` those of a run in a fresh process. ``backend`` is how a
-    script asks for its accelerator; ``stdin`` names the script's standard input. ``notes`` are for the
-    findings.
+    ``probe`` has the limits of a candidate, ``cold`` those of a fresh process. ``backend`` binds the
+    accelerator in a script. ``stdin`` names the script's standard input. ``notes`` go to the findings.
     """
 
     lab: Lab
@@ -91,7 +90,7 @@ class ReproWriter:
         )
 
     def nearest_passing(self, product: Product, folder: Path) -> tuple[Path, list[Exhibit]] | None:
-        """The largest neighbour that passes, written into the repro's folder, and the differences of both."""
+        """Writes the nearest passing neighbour into the repro's folder; returns its path and both diffs."""
         passing = repro.nearest_passing(product.problem.passing, product.candidate)
         if passing is None:
             return None
@@ -102,7 +101,7 @@ class ReproWriter:
                 return None
         own = shipping.everything(passing) if product.kind == "graph" else {}
         path = shipping.lay_out(passing, {**own, **shipping.beside(folder)}, folder / "min-good")
-        # Where no code was generated, or it is the same, the final graphs tell.
+        # If no code was generated, or it is equal, the final graphs are compared.
         looks = ((Rung.KERNEL, repro.GENERATED), (Rung.FX, repro.GRAPHS))
         code = ("", "")
         for rung, kinds in () if product.target.bad_with else looks:
@@ -113,7 +112,7 @@ class ReproWriter:
         return path, repro.neighbour_exhibits(passing, product.candidate, code)
 
     def _with_check(self, product: Product) -> Product:
-        """A script with silently wrong numbers gets an assertion, if it fails then."""
+        """Adds an assertion to a script with silently wrong values, if the script then fails."""
         if product.target.signature.kind != "values":
             return product
         for rtol, atol in tolerances_for(product.target.error or 0.0):
@@ -136,7 +135,7 @@ class ReproWriter:
         return product
 
     def _on_backend(self, product: Product) -> Product:
-        """The product with its accelerator's backend bound in it: it runs without the lab."""
+        """Binds the accelerator's backend in the product, so that it runs without the lab."""
         if not self.backend or product.target.bad is Rung.UNCOMPILED:
             return product
         text = self.backend.put_into(product.candidate.source)
@@ -147,7 +146,7 @@ class ReproWriter:
     def _proven(
         self, product: Product, final: Candidate, folder: Path, key: str
     ) -> tuple[ReproProof, dict[str, Path]]:
-        """The proof of a program together with the files that it opens, else with all files of its folder."""
+        """Proves a program with the files that it opens, else with all files of its folder."""
         probe = self._probe_for(product)
         files = shipping.everything(final)
         if product.kind == "script" and final.files:
@@ -162,7 +161,7 @@ class ReproWriter:
         return proof, files
 
     def _passes_elsewhere(self, product: Product, script: Path, key: str, proof: ReproProof) -> bool:
-        """Whether the repro passes on a build on which the script passes; without such a build it does."""
+        """Whether the repro passes on a build on which the script passes; true without such a build."""
         other = self.elsewhere
         if other is None:
             return True
@@ -183,7 +182,7 @@ class ReproWriter:
         return True
 
     def _same_component(self, product: Product) -> bool | None:
-        """Whether the smaller program has the same component at fault; None where that is unknown."""
+        """Whether the smaller program has the same component at fault; None if unknown."""
         culprit = self.findings.culprit
         if (
             self.clock.left <= 0
@@ -208,7 +207,7 @@ class ReproWriter:
         return size_of(path.read_text(encoding="utf-8", errors="replace"))[0]
 
     def _value(self, product: Product) -> str:
-        """The failing value in words: what the smallest program says, or the first difference."""
+        """Returns the failing value in words: the smallest program's message, or the first difference."""
         if product.target.signature.kind == "values":
             return self.base.values[0].line if self.base.values else ""
         raised = self._kept(product, product.candidate, product.target.bad, product.target.bad_with).raised
@@ -222,6 +221,6 @@ class ReproWriter:
         return replace(self.probe, program=Program(path="", args=args))
 
     def _kept(self, product: Product, candidate: Candidate, rung: Rung, switches: Switches = ()) -> Outcome:
-        """One more run, whose artifacts are kept."""
+        """Runs the candidate once more and keeps its artifacts."""
         probe = product.problem.probe_of(candidate)
         return self.lab.submit(replace(probe, rung=rung, switches=switches, attempt=_KEPT)).result()

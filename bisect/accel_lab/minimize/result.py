@@ -1,4 +1,4 @@
-"""A reduced program, the build on which its script passes, and what an interrupted reduction leaves."""
+"""Results of a reduction: a reduced program, a build on which it must pass, and an interrupted result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .target import Target
 
 @dataclass(frozen=True, kw_only=True)
 class Elsewhere:
-    """A build on which the script passes: a repro of the same fault must pass there too."""
+    """A build on which the script passes; a repro of the same fault must pass there too."""
 
     name: str
     lab: Lab
@@ -26,7 +26,7 @@ class Elsewhere:
 
 @dataclass(frozen=True, kw_only=True)
 class Product:
-    """One reduced program. ``kind`` is ``graph`` or ``script``; sizes are before and after."""
+    """One reduced program. ``kind`` is ``graph`` or ``script``; the sizes are before and after."""
 
     kind: str
     candidate: Candidate
@@ -42,7 +42,7 @@ class Product:
 
 
 def interrupted(folder: Path) -> Repro:
-    """The result of an interrupted reduction: the smallest program so far, not verified."""
+    """Returns the result of an interrupted reduction: the smallest program so far, unverified."""
     programs = [
         p for p in (folder / "reduce" / kind / "best.py" for kind in ("graph", "script")) if p.exists()
     ]

@@ -1,7 +1,7 @@
-"""The files that a reduced script needs, and a folder with only those to prove it in.
+"""Finds the files that a reduced script needs, and makes a folder with only those to prove it in.
 
-A candidate is tried in a folder of links to all that lies beside the user's script. The repro is handed out
-with copies of what it opens: a run of it shows what that is.
+Candidates run in a folder of links to everything next to the user's script. The repro is handed out with
+copies of the files that it opens, which a run reveals.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from accel_lab.search.lab import Lab
 
 from .candidates import SCRIPT_NAME, write_program
 
-#: Bytes and files that a repro may bring along.
+#: Most bytes and files of a repro.
 MAX_BYTES, MAX_FILES = 60_000_000, 400
 _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 
 def opened_by(lab: Lab, probe: Probe, candidate: Candidate, folder: Path, key: str) -> dict[str, Path]:
-    """The files of its folder that a candidate opens, by their relative path.
+    """Returns the files of its folder that a candidate opens, by relative path.
 
-    ``folder`` is where it is run, with links; a file of the working directory's has its place there. Where no
-    run can tell, all that the source may mean by a name in it.
+    ``folder`` is where it runs, with links; files in the working directory keep their relative path. If no
+    run can tell, all files whose name is in the source are returned.
     """
     script = write_program(candidate, folder)
     program = replace(probe.program, path=str(script), module=None, sha256=key)
@@ -47,7 +47,7 @@ def opened_by(lab: Lab, probe: Probe, candidate: Candidate, folder: Path, key: s
 
 
 def everything(candidate: Candidate) -> dict[str, Path]:
-    """All files of a candidate's folder, within the limits of a repro."""
+    """Returns all files of a candidate's folder, within the limits of a repro."""
     return _bounded(
         {
             (name if path == source else f"{name}/{path.relative_to(source).as_posix()}"): path
@@ -58,7 +58,7 @@ def everything(candidate: Candidate) -> dict[str, Path]:
 
 
 def lay_out(candidate: Candidate, files: Mapping[str, Path], folder: Path) -> Path:
-    """The candidate's script in an empty folder, with copies of the files; returns its path."""
+    """Writes the script and copies of ``files`` into an emptied folder; returns the script's path."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for name, path in files.items():
@@ -69,19 +69,19 @@ def lay_out(candidate: Candidate, files: Mapping[str, Path], folder: Path) -> Pa
 
 
 def beside(folder: Path) -> dict[str, Path]:
-    """The data files of a repro that lies in ``folder``, by their place there."""
+    """Returns the data files of a repro in ``folder``, by relative path."""
     files = (path for path in _below(folder) if path.name != SCRIPT_NAME)
     return {path.relative_to(folder).as_posix(): path for path in files}
 
 
 def probe_in(probe: Probe, script: Path, key: str) -> Probe:
-    """The probe of a script that lies alone, started where it lies."""
+    """Returns the probe of a script in a folder of its own, which is also its working directory."""
     program = Program(path=str(script), args=probe.program.args, sha256=key)
     return replace(probe, program=program, cwd=str(script.parent))
 
 
 def _named_in(candidate: Candidate) -> dict[str, Path]:
-    """The files whose name, or whose package's, stands in the source."""
+    """Returns the files whose name, or whose package's name, is in the source."""
     mentioned = {name: path for name, path in candidate.files.items() if Path(name).stem in candidate.source}
     return everything(Candidate(candidate.source, mentioned))
 
@@ -102,7 +102,7 @@ def _is_skipped(folder: Path) -> bool:
 
 
 def _bounded(files: Mapping[str, Path]) -> dict[str, Path]:
-    """The smallest of them first, as many as fit."""
+    """Keeps as many files as the limits allow, smallest first."""
     kept: dict[str, Path] = {}
     left = MAX_BYTES
     for name, path in sorted(files.items(), key=lambda row: (row[1].stat().st_size, row[0])):

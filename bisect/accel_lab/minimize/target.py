@@ -1,4 +1,4 @@
-"""What a smaller program must still do: fail in the same way on one rung and pass on the rung below it."""
+"""The target of a reduction: fail in the same way on one rung and pass on the rung below it."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from accel_lab.search.ladder_runner import Switches
 from accel_lab.search.premise import Baseline, values_signature
 from accel_lab.search.repeats import cautious_rate, runs_to_see
 
-#: How a program fails that compares the compiled result with the uncompiled one by itself.
+#: The failure of a program that itself compares the compiled result with the uncompiled one.
 VALUES_DIFFER = Signature(kind="exception", type="AssertionError", message=normalise(DIFFERS))
 
-#: How much smaller the greatest error of silently wrong numbers may become on the way.
+#: Factor by which the greatest error of silently wrong values may shrink during the reduction.
 ERROR_SHRINKS = 100.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """``bad`` must fail with ``signature`` within ``attempts`` runs, ``good`` must pass ``passes`` of them.
+    """``bad`` must fail with ``signature`` within ``attempts`` runs, ``good`` must pass ``passes`` runs.
 
-    ``good`` is None where nothing lies below: the failure of the uncompiled script. ``error`` is the
-    greatest absolute error that was recorded, for signatures of the kind ``values``. ``early``: the failure
-    comes before the native compiler is started, so a run that gets so far does not fail in this way, and is
-    stopped there. ``bad_with``, ``good_with``: the switches of the two runs, where they set up an
-    accelerator; ``without`` says what the second has instead.
+    ``good`` is None if the uncompiled script fails, so that no rung is below. ``error`` is the greatest
+    absolute error that was recorded, for signatures of kind ``values``. ``early`` means that the failure
+    comes before the native compiler starts: a run that gets there does not fail in this way, and is stopped.
+    ``bad_with`` and ``good_with`` are the switches of the two runs if they set up an accelerator; ``without``
+    says what the second one replaces.
     """
 
     signature: Signature
@@ -55,7 +55,7 @@ class Target:
 def target_of(
     base: Baseline, ladder: Sequence[Step], culprit: Culprit | None, pair: Pair | None = None
 ) -> tuple[Target | None, str]:
-    """The target, or None and why nothing can be reduced; ``pair`` are the runs that isolate it, if known."""
+    """Returns the target, or None and why there is none; ``pair`` are the isolating runs, if known."""
     if base.target is None:
         return None, "the script does not fail"
     if culprit is not None and culprit.stage is Stage.ENVIRONMENT:
@@ -100,9 +100,9 @@ def target_of(
 
 @dataclass(frozen=True, kw_only=True)
 class Answer(Record):
-    """How a candidate did: the verdicts on both rungs, None where one was not asked.
+    """A candidate's verdicts on both rungs; None if a rung was not run.
 
-    ``stopped``: the run got as far as the native compiler and no further; it may pass.
+    ``stopped`` means that the run was stopped at the native compiler; it might pass.
     """
 
     bad: Verdict
@@ -115,7 +115,7 @@ class Answer(Record):
 
 
 def ask(lab: Lab, probe: Probe, target: Target) -> tuple[Answer, list[Outcome]]:
-    """Put the program of ``probe`` to the target; also all outcomes, for their folders."""
+    """Tests the program of ``probe`` against the target; also returns all outcomes, for their folders."""
     outcomes: list[Outcome] = []
     judging = _Judging(lab, probe, target, outcomes)
     bad = judging.verdict(target.bad, _bad_switches(target), target.attempts)
@@ -141,7 +141,7 @@ class _Judging:
             lab.same_numbers()
 
     def verdict(self, rung: Rung, switches: Switches, runs: int) -> Verdict:
-        """The verdict of up to ``runs`` runs; the first that fails ends them."""
+        """Returns the verdict of up to ``runs`` runs; the first failing or skipped one ends them."""
         verdict = Verdict.SKIP
         for attempt in range(runs):
             verdict = self._one(rung, switches, attempt)
@@ -167,7 +167,7 @@ class _Judging:
         return Verdict.DIFFERENT if signature is not None else self._values(outcome)
 
     def _values(self, outcome: Outcome) -> Verdict:
-        """Silently wrong numbers: against the candidate's own uncompiled run and its float64 twin."""
+        """Judges silently wrong values against the candidate's own uncompiled run and its float64 twin."""
         if self._references is None:
             plain = self._run(Rung.UNCOMPILED, self._target.bad_with)
             if plain.status is not Status.OK or self._lab.agreement(outcome, plain) is not None:
@@ -180,7 +180,7 @@ class _Judging:
         return Verdict.BAD if self._alike(different) else Verdict.DIFFERENT
 
     def _alike(self, different: Sequence[Difference]) -> bool:
-        """The same kind of wrongness, and not so small that it could be rounding of another origin."""
+        """Whether the values are wrong in the same way, with an error too large for mere rounding."""
         if values_signature(different).type not in self._target.signature.type:
             return False
         if self._target.error is None:
@@ -190,7 +190,7 @@ class _Judging:
 
 
 def stops_early(lab: Lab, probe: Probe, target: Target) -> Target:
-    """The target for candidates: ``early`` if the program of ``probe`` fails before the native compiler."""
+    """Returns the target with ``early`` set if the program fails before the native compiler starts."""
     if target.bad is not Rung.KERNEL or target.signature.kind != "exception":
         return target
     early = replace(target, early=True)
@@ -199,16 +199,16 @@ def stops_early(lab: Lab, probe: Probe, target: Target) -> Target:
 
 
 def tolerances_for(error: float) -> tuple[tuple[float, float], ...]:
-    """``(rtol, atol)`` to compare with, the most generous first, for a greatest absolute error.
+    """Returns ``(rtol, atol)`` pairs to compare with, the most generous first, for a greatest absolute error.
 
-    Rounding of another origin must not pass for the fault, so nothing finer than a hundredth of the error
-    is asked for; one digit is enough.
+    ``atol`` is at least a hundredth of the error, rounded to one digit, so that other rounding does not count
+    as the fault.
     """
     return tuple((rtol, float(f"{error / part:.0e}")) for rtol, part in ((1e-2, 10), (1e-4, 100)))
 
 
 def limits_for(limits: Limits, seconds: float, target: Target) -> Limits:
-    """The limits of a candidate: a smaller program needs no more time than the whole one did."""
+    """Returns the limits of a candidate: it needs no more time than the whole program did."""
     if target.signature.kind == "timeout":
         return replace(limits, timeout_s=min(limits.timeout_s, max(20.0, limits.timeout_s / 10)))
     return replace(limits, timeout_s=min(limits.timeout_s, 20.0 + 3 * seconds))

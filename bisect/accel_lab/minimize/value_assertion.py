@@ -1,7 +1,7 @@
-"""Gives a script whose numbers are silently wrong a check of its own, so that its exit code shows it.
+"""Adds a value check to a script with silently wrong values, so that its exit code shows the failure.
 
-Every ``torch.compile`` of the script is replaced by a function that also runs the uncompiled original
-on copies of the arguments and compares. Whether the result still shows the fault is for a run to say.
+Every ``torch.compile`` is replaced by a function that also runs the uncompiled original on copies of the
+arguments and compares. A run must show whether the result still fails.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def checked_compile(f=None, **options):
 
 
 def with_check(source: str, *, rtol: float, atol: float) -> str | None:
-    """The script with the check built in; None where it never says ``torch.compile``.
+    """Returns the script with the check; None if it does not use ``torch.compile`` by that name.
 
     The tolerances are those of ``torch.testing.assert_close``.
     """
@@ -64,7 +64,7 @@ class _Renamer(ast.NodeTransformer):
 
 
 def _after_imports(tree: ast.Module) -> int:
-    """Behind the leading imports and the docstring."""
+    """Returns the index after the leading imports and the docstring."""
     place = 0
     for number, node in enumerate(tree.body):
         leading = isinstance(node, (ast.Import, ast.ImportFrom)) or (

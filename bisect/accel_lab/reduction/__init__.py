@@ -1,1 +1,1 @@
-"""Reduction: the smallest script and the smallest graph that still fail in the same way."""
+"""Reduction: finds the smallest script and the smallest graph that still fail in the same way."""

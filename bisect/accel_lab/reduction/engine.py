@@ -1,7 +1,7 @@
-"""Asks candidates side by side and takes the first, in their order, that is interesting.
+"""Tests candidates in parallel and takes the first interesting one, in proposal order.
 
-Asking ahead is speculation: what comes after the first interesting candidate is thrown away, so the
-result is the same as that of asking one by one and does not depend on how many workers there are.
+Testing ahead is speculative: candidates after the first interesting one are discarded, so the result does not
+depend on the number of workers.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ T = TypeVar("T")
 def first_interesting(
     problem: Problem, proposals: Iterable[tuple[T, Candidate]]
 ) -> tuple[T, Candidate] | None:
-    """The first proposal whose candidate is interesting, or None. Proposals are drawn lazily.
+    """Returns the first proposal whose candidate is interesting, or None. Proposals are drawn lazily.
 
-    When the time is over while some are still running, they are waited for: one of them may be it.
+    Raises :class:`OutOfBudget` when the time is over, but first waits for running candidates: one may be
+    interesting.
     """
     running: deque[tuple[T, Candidate, Future[bool]]] = deque()
     source = iter(proposals)
@@ -56,12 +57,12 @@ def smallest_subset(
     start: int | None = None,
     taken: Callable[[list[T], Candidate], None] | None = None,
 ) -> list[T]:
-    """A 1-minimal sublist of ``items`` whose built candidate is interesting, by delta debugging.
+    """Returns a 1-minimal sublist of ``items`` whose built candidate is interesting, by delta debugging.
 
-    ``build`` may return None for a sublist that cannot be built. The whole list is taken to be
-    interesting without asking (Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing
-    Input"; complements only, as shrinking parts rarely survive alone). ``start`` is the size of the
-    first chunks, half of all by default. ``taken`` is called with every smaller sublist at once.
+    ``build`` may return None for a sublist that cannot be built. The whole list is assumed to be interesting
+    without a test (Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input"; complements
+    only, because small parts alone rarely fail). ``start`` is the size of the first chunks, by default half
+    of the list. ``taken`` is called with every smaller sublist as soon as it is found.
     """
     current = list(items)
     size = max(1, start if start is not None else len(current) // 2)
@@ -81,10 +82,10 @@ def _without_chunks(
     build: Callable[[Sequence[T]], Candidate | None],
     taken: Callable[[list[T], Candidate], None] | None,
 ) -> list[T]:
-    """Drop what can be dropped in chunks of ``size``, from the back, as uses come after definitions.
+    """Drops chunks of ``size`` from the back to the front, because uses come after definitions.
 
-    After a success the search goes on in front of the chunk. With chunks of one it starts again at the
-    back until every item was held on to since the last success: that makes the result 1-minimal.
+    After a success the search continues in front of the chunk. With chunks of one it wraps around to the back
+    until every item has been tried since the last success, which makes the result 1-minimal.
     """
     end = len(current)
     while current:
@@ -102,7 +103,10 @@ def _without_chunks(
 def _shorter(
     current: Sequence[T], end: int, size: int, build: Callable[[Sequence[T]], Candidate | None]
 ) -> Iterator[tuple[tuple[list[T], int], Candidate]]:
-    """Each sublist without one chunk, with where to go on; from ``end`` to the front and then the back."""
+    """Yields each sublist without one chunk, with the place to continue at.
+
+    Chunks are dropped from ``end`` to the front, then from the back.
+    """
     ends = list(range(end, 0, -size))
     if size == 1:
         ends += range(len(current), end, -1)

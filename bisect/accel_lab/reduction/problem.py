@@ -1,9 +1,8 @@
-"""What a reducer is given: candidates to propose and a problem that says whether one is interesting.
+"""The interface between a reducer and the tests of its candidates.
 
-A candidate is a program that can be run by itself: Python source and the data files beside it. The
-law of reduction lives behind :class:`Problem`: a candidate is interesting only if it fails with the
-same signature and passes on the rung below (so that the failure is still that of the stage), each in
-a process of its own.
+A candidate is a standalone program: Python source and data files next to it. :class:`Problem` decides: a
+candidate is interesting only if it fails with the same signature and passes on the rung below (so that the
+stage is still at fault), each in its own process.
 """
 
 from __future__ import annotations
@@ -21,24 +20,24 @@ class OutOfBudget(Exception):
 
 @dataclass(frozen=True)
 class Candidate:
-    """A program to try. ``files`` maps the names under which it opens data files to where they lie."""
+    """A program to test. ``files`` maps the names by which it opens data files to their paths."""
 
     source: str
     files: Mapping[str, Path] = field(default_factory=dict)
 
 
 class Problem(Protocol):
-    """Asks candidates; the same question is never asked twice."""
+    """Tests candidates; no candidate is tested twice."""
 
     @property
     def workers(self) -> int:
-        """How many candidates may be asked side by side."""
+        """Number of candidates that may be tested in parallel."""
 
     def submit(self, candidate: Candidate) -> Future[bool]:
-        """Whether the candidate is interesting. Raises :class:`OutOfBudget` when the time is over.
+        """Tests whether the candidate is interesting. Raises :class:`OutOfBudget` when the time is over.
 
-        The future may be cancelled; one that is running already goes on to its end.
+        The future may be cancelled; a test that is already running still finishes.
         """
 
     def found(self, candidate: Candidate, note: str) -> None:
-        """Tell that ``candidate`` is now the best one, and what made it so."""
+        """Reports that ``candidate`` is now the best one; ``note`` says which edit found it."""

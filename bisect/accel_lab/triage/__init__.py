@@ -1,1 +1,1 @@
-"""Many scripts: each is bisected once, and what fails for the same reason becomes one fault."""
+"""Triage of many scripts: bisects each once, and groups failures with the same cause into one fault."""

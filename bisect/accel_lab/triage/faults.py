@@ -1,4 +1,4 @@
-"""Groups results into distinct faults, and compares a triage with the one before it."""
+"""Groups results into distinct faults, and compares a triage with an earlier one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class FaultGroup:
 
     @property
     def id(self) -> str:
-        """Stable from one triage to the next as long as its first identity is the same."""
+        """Identifies the fault across triages, as long as the smallest identity among its members stays."""
         return min(member.fault.identity for member in self.members if member.fault is not None)
 
     @property
@@ -42,10 +42,10 @@ class FaultGroup:
 
 
 def group(results: Sequence[Result]) -> list[FaultGroup]:
-    """The distinct faults, the one with most scripts first.
+    """Groups the failing results into distinct faults, largest group first.
 
-    Two results are of one fault if stage, component, signature and flips agree, or if their smallest graphs
-    are the same.
+    Two results belong to one fault if stage, component, signature and flips agree, or if their smallest
+    graphs are equal.
     """
     failing = [result for result in results if result.fault is not None]
     parent = list(range(len(failing)))
@@ -81,12 +81,12 @@ def _group(members: Sequence[Result]) -> FaultGroup:
 
 
 def _size(result: Result) -> tuple[bool, int, str]:
-    """Verified repros first, by their lines; then by name."""
+    """Sort key: verified repros first, by number of lines, then by name."""
     return (result.lines is None, result.lines or 0, result.script.name)
 
 
 def changes(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
-    """What is new, gone and changed since an earlier triage, by names of scripts and ids of faults."""
+    """Returns what is new, gone and changed since an earlier triage, by script names and fault ids."""
     then, today = _standing(before), _standing(now)
     known, found = ({fault["id"]: _named(fault) for fault in one["faults"]} for one in (before, now))
     return {
@@ -104,11 +104,11 @@ def changes(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _named(fault: Mapping[str, Any]) -> dict[str, str]:
-    """As much of a fault as shows which one it is."""
+    """Returns the fields that identify a fault to the user."""
     return {name: str(fault.get(name) or "") for name in ("id", "stage", "component")}
 
 
 def _standing(triage: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """Each script's verdict and fault."""
+    """Maps each script to its verdict and the id of its fault."""
     faults = {name: fault["id"] for fault in triage["faults"] for name in fault["members"]}
     return {row["script"]: (str(row["verdict"]), faults.get(row["script"], "")) for row in triage["scripts"]}

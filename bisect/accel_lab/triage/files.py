@@ -1,6 +1,6 @@
-"""The files that a script needs, by its text: modules that it imports, and files that it names.
+"""Finds the files that a script needs from its source: imported modules and files named in strings.
 
-Nothing is run to find out, so a name that is put together at run time is not seen.
+Nothing is run, so a name that is composed at run time is not found.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from accel_lab.execution.programs import CAPSULE
 from accel_lab.reporting.bundle.kinds_of_files import is_environment, is_secret
 from accel_lab.reporting.bundle.local_imports import MAX_MODULES, imported_names, module_files
 
-#: Limits of what one script takes along: the bytes of all files, the files of a folder that it names, and the
-#: names of such a folder that are looked at.
+#: Limits for one script: total bytes, files of a named folder, and entries of it that are examined.
 MOST_BYTES, MOST_OF_FOLDER, _MOST_LOOKED = 512 << 20, 500, 20_000
 _MOST_TEXT = 4 << 20
 _MOST_NAME = 255
@@ -25,14 +24,17 @@ _MOST_NAME = 255
 
 @dataclass(kw_only=True)
 class Needed:
-    """Files below one folder, by their places in it. ``size`` is theirs together in bytes."""
+    """Files below one folder, by relative path. ``size`` is their total in bytes."""
 
     folder: Path
     files: dict[str, Path] = field(default_factory=dict)
     size: int = 0
 
     def take(self, path: Path) -> bool:
-        """Take a regular file that really lies in the folder, unless its name says that it is a secret."""
+        """Adds a regular file inside the folder, unless its name looks like a secret.
+
+        Returns whether it did.
+        """
         path = Path(os.path.normpath(path))
         try:
             if self.folder not in path.parents or not path.is_file() or is_secret(path):
@@ -51,7 +53,7 @@ class Needed:
 
 
 def needed_beside(script: Path) -> dict[str, Path]:
-    """The files of a script's own folder that it imports or names, without the script itself."""
+    """Returns the files of a script's own folder that it imports or names, without the script."""
     found = Needed(folder=script.parent)
     if (script.parent / CAPSULE).is_file():
         for path in sorted(script.parent.iterdir()):
@@ -70,7 +72,7 @@ def needed_beside(script: Path) -> dict[str, Path]:
 
 
 def needed_from(cwd: Path, script: Path) -> dict[str, Path]:
-    """The files that a script names by where they lie from the working directory."""
+    """Returns the files that a script names by paths relative to the working directory."""
     found = Needed(folder=cwd)
     _take_named(_text(script), found, script, folders=False)
     return found.files
@@ -90,7 +92,7 @@ def _take_named(text: str, found: Needed, script: Path, *, folders: bool = True)
 
 
 def _is_data(path: Path) -> bool:
-    """Whether a named folder may hold what a script reads."""
+    """Whether a folder that the script names may contain data for it."""
     try:
         hidden = path.name.startswith((".", "__"))
         return path.is_dir() and not path.is_symlink() and not hidden and not is_environment(path)
@@ -99,7 +101,7 @@ def _is_data(path: Path) -> bool:
 
 
 def _constants(text: str) -> Iterator[str]:
-    """The texts in a source that could be a path."""
+    """Yields the strings in a source that could be a path."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -1,6 +1,6 @@
-"""One job of a triage: a script bisected by a lab of its own, and what its report says of the fault.
+"""One job of a triage: runs ``accel-lab bisect`` on a script, and reads the fault from its report.
 
-A job is data and its answer is data, so any executor with the interface of ``concurrent.futures`` can run it.
+Jobs and results are plain data, so any executor with the interface of ``concurrent.futures`` can run them.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from accel_lab.engine.worker import RAN
 from .scripts import Script
 
 _REPORT_BYTES = 256 << 20
-#: In a job's folder, once its bisection has come to its end.
+#: File in a job's folder that marks a finished bisection.
 DONE = "done"
-#: How the lab itself could not do it; any other verdict is one of ``Findings.verdict``.
+#: Verdict of a job that the lab could not do; other verdicts are those of ``Findings.verdict``.
 ERROR = "error"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job(Record):
-    """What is bisected and where its run goes. ``options`` are those of ``accel-lab bisect``."""
+    """The script to bisect and the folder of its run. ``options`` are those of ``accel-lab bisect``."""
 
     key: str
     script: Script
@@ -42,7 +42,7 @@ class Job(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Fault(Record):
-    """What makes a fault another one: stage, component, signature, flips; and the smallest graph."""
+    """What identifies a fault: stage, component, signature and flips; also the hash of the smallest graph."""
 
     stage: str
     component: str = ""
@@ -52,14 +52,14 @@ class Fault(Record):
 
     @property
     def identity(self) -> str:
-        """The same for the same stage, component, signature and flips."""
+        """Hash of stage, component, signature and flips."""
         parts = [self.stage, self.component, self.signature, *self.flips]
         return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:12]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result(Record):
-    """The answer to a job. ``run`` is its bisection's folder, ``lines`` the size of its smallest script."""
+    """Result of a job. ``run`` is the bisection's folder, ``lines`` the size of its smallest script."""
 
     key: str
     script: Script
@@ -78,16 +78,16 @@ class Result(Record):
 
 
 def run_job(job: Job, stop: threading.Event | None = None) -> Result:
-    """Bisect the job's script; a bisection that was cut off before is resumed, a finished one is read.
+    """Bisects the job's script; resumes an interrupted bisection, and rereads a finished one.
 
-    Nothing is raised: what the lab could not do is a result as well (:data:`ERROR`).
+    It never raises for what the lab could not do: that becomes a result with verdict :data:`ERROR`.
     """
     place = Path(job.folder)
     try:
         place.mkdir(parents=True, exist_ok=True)
         run = newest_run(place)
         if not (place / DONE).is_file():
-            # An interrupted bisection has a report too, of what it knew.
+            # An interrupted bisection has a partial report too, so DONE decides.
             finished, said = _bisect(job, place, run, stop)
             run = newest_run(place)
             if not finished:
@@ -101,12 +101,12 @@ def run_job(job: Job, stop: threading.Event | None = None) -> Result:
 
 
 def error_result(job: Job, said: str) -> Result:
-    """The result of a job that the lab could not do."""
+    """Returns the result of a job that the lab could not do."""
     return Result(key=job.key, script=job.script, verdict=ERROR, said=shorten(said, 400))
 
 
 def _bisect(job: Job, place: Path, earlier: Path | None, stop: threading.Event | None) -> tuple[bool, str]:
-    """Run ``accel-lab bisect`` in a process of its own; whether it came to its end, and its last words."""
+    """Runs ``accel-lab bisect`` in its own process; returns whether it finished, and its last line."""
     if earlier is not None:
         words = ["bisect", "--resume", str(earlier)]
     else:
@@ -116,9 +116,9 @@ def _bisect(job: Job, place: Path, earlier: Path | None, stop: threading.Event |
 
 
 def read_result(job: Job, run: Path) -> Result:
-    """What the report of a finished bisection says; raises :class:`Refused` for one of another shape.
+    """Reads the report of a finished bisection; raises :class:`Refused` for a malformed one.
 
-    A run of another machine names its files by where they lay there; here they are named by where they lie.
+    A run from another machine has paths of that machine; they are mapped to the fetched files.
     """
     origin = _origin(Path(job.folder))
 
@@ -150,7 +150,7 @@ def read_result(job: Job, run: Path) -> Result:
 
 
 def _fault(report: Mapping[str, Any], run: Path, graph: str) -> Fault | None:
-    """The fault of a report that names a stage; ``graph`` is the path of its smallest graph."""
+    """Returns the fault of a report that names a stage, or None; ``graph`` is its smallest graph's path."""
     culprit = _table(report.get("culprit"))
     if report["verdict"] != "fails" or not culprit.get("stage"):
         return None
@@ -166,20 +166,20 @@ def _fault(report: Mapping[str, Any], run: Path, graph: str) -> Fault | None:
 
 
 def _origin(folder: Path) -> str:
-    """The folder of the job on the worker that ran it; empty where it ran here."""
+    """Returns the job's folder on the worker that ran it; empty if it ran here."""
     ran = ChildFiles(folder).json(RAN, {"origin": str}) if folder.is_dir() else None
     return str(ran["origin"]).rstrip("/") if ran is not None else ""
 
 
 def _signature(signature: Mapping[str, Any]) -> str:
-    """Kind, type and message; of wrong values not where they are, which is the script's own naming."""
+    """Returns kind, type and message; no message for wrong values, since it has the script's own names."""
     parts = [signature.get("kind"), signature.get("type")]
     parts += [] if signature.get("kind") == "values" else [signature.get("message")]
     return " ".join(str(part) for part in parts if part)
 
 
 def _graph(run: Path, path: str) -> str:
-    """A hash of the smallest graph's script without its comments; empty where there is none in the run."""
+    """Hashes the smallest graph's script without comments; empty if the run has none."""
     inside = os.path.realpath(path) if path else ""
     root = os.path.realpath(run)
     if not inside.startswith(root + os.sep):

@@ -1,4 +1,4 @@
-"""A triage's jobs on the workers of an engine: what of a script travels, and what its run says here."""
+"""Runs a triage's jobs on the workers of an engine: packs each script, and reads its run here."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .jobs import DONE, Job, Result, error_result, read_result
 
 
 class Remote:
-    """Asks a job of the engine, in the thread that calls. ``torch`` is the version that workers must have.
+    """Runs a job on the engine, in the calling thread. ``torch`` is the version that workers must have.
 
-    Raises :class:`EngineLost` and :class:`StoreLost`, which end the whole triage; what befalls one script
-    alone is its result.
+    Raises :class:`EngineLost` and :class:`StoreLost`, which end the whole triage; an error of a single script
+    becomes its result.
     """
 
     def __init__(self, dispatch: Dispatch, torch: str) -> None:
@@ -30,7 +30,7 @@ class Remote:
         folder = Path(job.folder)
         try:
             if not (folder / DONE).is_file():
-                if folder.exists():  # half of an earlier fetching
+                if folder.exists():  # left by an interrupted fetch
                     remove(folder)
                 self._dispatch.ask(packed(job, self._torch), job.script.name, folder)
                 (folder / DONE).touch()
@@ -45,7 +45,7 @@ class Remote:
 
 
 def packed(job: Job, torch: str) -> PackedJob:
-    """The job with its files. The interpreter travels apart from the other options."""
+    """Packs the job with its files; the interpreter is not among the options but a field of the request."""
     script = Path(job.script.path)
     python, options = _parted(job.options)
     files, cwd = files_of(script, Path(job.cwd))
@@ -61,7 +61,7 @@ def packed(job: Job, torch: str) -> PackedJob:
 
 
 def files_of(script: Path, cwd: Path) -> tuple[dict[str, Path], str]:
-    """The script and what it needs by their places in a pack, and the place that stands for ``cwd``."""
+    """Returns the script and its files by path in the pack, and the pack's path for ``cwd``."""
     files = {f"{BESIDE}/{name}": path for name, path in needed_beside(script).items()}
     files[f"{BESIDE}/{script.name}"] = script
     if cwd == script.parent:
@@ -71,7 +71,6 @@ def files_of(script: Path, cwd: Path) -> tuple[dict[str, Path], str]:
 
 
 def _parted(options: Sequence[str]) -> tuple[str, list[str]]:
-    """The path that ``--python`` names, and the other options."""
     left = list(options)
     if "--python" not in left:
         return "", left

@@ -1,4 +1,4 @@
-"""The scripts of a folder or of a list, each with the hash of its content."""
+"""Finds the scripts of a folder or of a list, and hashes their contents."""
 
 from __future__ import annotations
 
@@ -15,37 +15,40 @@ from accel_lab.execution.programs import CAPSULE, CAPSULE_SCRIPT, read_program
 
 from .files import needed_beside
 
-#: Folders that hold no scripts of the user's.
+#: Folders without scripts of the user's.
 _NOT_LOOKED_AT = frozenset({"__pycache__", "node_modules", "site-packages"})
 MOST_SCRIPTS = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Script(Record):
-    """One script to bisect. ``name`` is its path below the place; ``sha256`` covers what it needs there."""
+    """One script to bisect.
+
+    ``name`` is its relative path, ``sha256`` covers it and the files that it needs.
+    """
 
     path: str
     name: str
     sha256: str
 
     def key(self, options: Sequence[str]) -> str:
-        """Twenty hex digits over all that can change the answer: the content and how it is asked."""
+        """Twenty hex digits over everything that affects the answer: the content and the options."""
         payload = json.dumps([self.sha256, list(options)])
         return hashlib.sha256(payload.encode()).hexdigest()[:20]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """The scripts of a place, and files of it that are no scripts, each with the reason."""
+    """The scripts of a place, and a reason for each file that is not a valid script."""
 
     scripts: tuple[Script, ...]
     refused: tuple[str, ...] = ()
 
 
 def find_scripts(place: Path) -> Found:
-    """The scripts of a folder, or those that the lines of a file name (as seen from that file).
+    """Returns the scripts of a folder, or those listed in a file (with paths relative to that file).
 
-    Raises :class:`UsageError` where there is none.
+    Raises :class:`UsageError` if there is none.
     """
     if place.is_dir():
         paths = sorted(path for path in place.rglob("*.py") if _is_wanted(path, place))
@@ -73,7 +76,7 @@ def find_scripts(place: Path) -> Found:
 
 
 def _digest(path: Path, sha256: str) -> str:
-    """A digest of the script and of what it surely reads besides it (:mod:`.files`); alone it is its own."""
+    """Returns a digest of the script and of the files that it needs (:mod:`.files`)."""
     files = needed_beside(path)
     if not files:
         return sha256
@@ -84,7 +87,7 @@ def _digest(path: Path, sha256: str) -> str:
 
 
 def _is_wanted(path: Path, place: Path) -> bool:
-    """A script; of a capsule only the script that is its own, and nothing hidden."""
+    """Whether a path is a script; skips hidden files, and in a capsule all but the capsule's script."""
     parts = path.relative_to(place).parts
     if any(part.startswith(".") or part in _NOT_LOOKED_AT for part in parts):
         return False

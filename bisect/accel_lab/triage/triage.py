@@ -1,7 +1,7 @@
-"""Runs the jobs of a triage through an executor, keeps every answer at once, and puts them together.
+"""Runs the jobs of a triage through an executor, writes every result at once, and combines them.
 
-The executor has the interface of ``concurrent.futures``: this machine's threads, each of which waits for a
-process, or anything else that takes a function and its arguments.
+The executor has the interface of ``concurrent.futures``: threads of this machine, each of which waits for a
+process, or anything else that calls a function.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .jobs import ERROR, Job, Result
 from .scripts import Found, Script
 
 SCHEMA = "accel-lab/triage/1"
-#: In a triage's folder: what was asked, one line a result, and the whole.
+#: Files in a triage's folder: its request, one line for each result, and the whole triage.
 REQUEST, RESULTS, TRIAGE = "triage-request.json", "results.jsonl", "triage.json"
 _MOST_BYTES = 1 << 30
 
@@ -31,7 +31,7 @@ Listener = Callable[[int, int, Result], None]
 
 @dataclass(kw_only=True)
 class EngineReport:
-    """Where the bisections run, and the faults of it that were met and made good, one line each."""
+    """Where the bisections run, and one line for each fault of the engine that was recovered from."""
 
     name: str
     store: str = ""
@@ -43,7 +43,7 @@ LOCAL = EngineReport(name="local")
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a triage asks. ``options`` are those of ``accel-lab bisect`` for each script."""
+    """What a triage bisects. ``options`` are those of ``accel-lab bisect`` for each script."""
 
     place: str
     folder: Path
@@ -53,7 +53,7 @@ class Plan:
 
     @property
     def jobs(self) -> list[Job]:
-        """One job for each content: scripts with the same one share its answer."""
+        """One job for each distinct content; scripts with equal content share the result."""
         made: dict[str, Job] = {}
         for script in self.found.scripts:
             key = script.key(self.options)
@@ -73,10 +73,10 @@ def run(
     listener: Listener = lambda done, of, result: None,
     engine: EngineReport = LOCAL,
 ) -> dict[str, Any]:
-    """Ask all jobs that are not ``known``, and return the triage as JSON has it.
+    """Runs all jobs that are not ``known``, and returns the triage as JSON data.
 
-    ``ask`` is called in the executor; what it raises ends the triage. Every answer is written to the folder
-    before the next is waited for. What the lab could not do is asked again by the next run.
+    ``ask`` is called in the executor; an exception from it ends the triage. Every result is written to the
+    folder at once. Jobs that the lab could not do are run again by the next triage.
     """
     began = time.monotonic()
     jobs = plan.jobs
@@ -96,7 +96,7 @@ def run(
                 listener(len(answers), len(jobs), result)
         finally:
             for future in futures:
-                # Answered while another one ended the triage: kept too.
+                # It finished while another job ended the triage: keep its result too.
                 if not future.cancel() and future.done() and future.exception() is None:
                     result = future.result()
                     if result.key not in answers and result.verdict != ERROR:
@@ -108,7 +108,7 @@ def run(
 def whole(
     plan: Plan, results: Sequence[Result], *, reused: int, seconds: float, engine: EngineReport = LOCAL
 ) -> dict[str, Any]:
-    """The triage as JSON has it."""
+    """Returns the triage as JSON data."""
     return {
         "schema": SCHEMA,
         "place": plan.place,
@@ -151,10 +151,7 @@ def _keep(stream: Any, result: Result) -> None:
 
 
 def kept_results(folder: Path) -> dict[str, Result]:
-    """The answers that a triage's folder holds, by key; a torn last line is dropped.
-
-    An answer whose run is gone is none.
-    """
+    """Returns the results in a triage's folder by key; skips a torn last line and results without a run."""
     try:
         data = ChildFiles(folder).data(RESULTS, _MOST_BYTES) or b""
     except (Refused, OSError):
@@ -171,7 +168,7 @@ def kept_results(folder: Path) -> dict[str, Result]:
 
 
 def last_triage(folders: Iterable[Path], place: str) -> Path | None:
-    """The newest finished triage of the same place among some folders."""
+    """Returns the newest finished triage of the same place among some folders, or None."""
     found = []
     for folder in folders:
         try:
@@ -184,7 +181,7 @@ def last_triage(folders: Iterable[Path], place: str) -> Path | None:
 
 
 def compared(triage: dict[str, Any], earlier: Path | None) -> dict[str, Any]:
-    """The triage with what changed since an earlier one; None where there is none, or it is damaged."""
+    """Returns the triage with the changes since ``earlier``; unchanged if that is None or damaged."""
     if earlier is None:
         return triage
     try:

@@ -1,1 +1,1 @@
-"""One module a command; ``cli.main`` imports the one that is called."""
+"""The commands, one module each; ``cli.main`` imports only the one that is called."""

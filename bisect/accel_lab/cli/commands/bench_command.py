@@ -1,4 +1,4 @@
-"""``accel-lab bench``: measure models under backends, each pair in a process of its own."""
+"""``accel-lab bench``: measures models under backends, each pair in its own process."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from accel_lab.workloads.measure import Described, Settings
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What the options ask for, checked as far as that goes without the probed interpreter."""
+    """The options of ``accel-lab bench``, checked as far as possible without the probed interpreter."""
 
     models: list[registry.Model]
     backends: tuple[str, ...]
@@ -162,8 +162,8 @@ def command(
 ) -> int:
     """Measure models (BERT, ResNet-18, a decoder, a UNet, ...) under the backends of torch.compile.
 
-    Exit codes: 0 all that was measured gives eager's results, 1 a backend failed or gives others, or is
-    slower than in the benchmark of --compare, 2 wrong usage, 3 nothing could be measured, 130 interrupted.
+    Exit codes: 0 all results agree with eager's, 1 a backend failed, differs from eager or is slower than in
+    the benchmark of --compare, 2 wrong usage, 3 nothing could be measured, 130 interrupted.
     """
     if listed:
         show_list(as_json=as_json)
@@ -189,7 +189,7 @@ def command(
 
 
 def work(wanted: Wanted, *, as_json: bool, quiet: bool) -> int:
-    """Measure, write the files, print the result; the exit code."""
+    """Measures, writes the files and prints the result; returns the exit code."""
     place = wanted.out if wanted.out is not None else state_folder() / "bench"
     folder = new_folder(place, "bench", "folder", "bench")
     with held(folder):
@@ -200,7 +200,7 @@ def work(wanted: Wanted, *, as_json: bool, quiet: bool) -> int:
 
 def _work(wanted: Wanted, folder: Path, *, as_json: bool, quiet: bool) -> int:
     build = inspect_build(wanted.python, folder)
-    shutil.rmtree(folder / "lib", ignore_errors=True)  # what looked at the interpreter is not needed again
+    shutil.rmtree(folder / "lib", ignore_errors=True)  # inspect_build's copy is not needed any more
     worker = Isolated(
         python=wanted.python,
         folder=folder / "rows",
@@ -238,7 +238,7 @@ def _work(wanted: Wanted, folder: Path, *, as_json: bool, quiet: bool) -> int:
 
 
 def _on_cluster(wanted: Wanted, cluster: Cluster, folder: Path, *, as_json: bool, quiet: bool) -> int:
-    """As :func:`_work`, with each model measured by a worker."""
+    """Does the same as :func:`_work`, but a worker measures each model."""
     build = inspect_build(wanted.python, folder)
     shutil.rmtree(folder / "lib", ignore_errors=True)
     benchmark = Benchmark(
@@ -284,7 +284,7 @@ def _on_cluster(wanted: Wanted, cluster: Cluster, folder: Path, *, as_json: bool
 
 
 def exit_code(benchmark: Benchmark) -> int:
-    """0 measured and right, 1 failed, differs or slower, 3 nothing was measured, 130 interrupted."""
+    """Returns 0 (all agree), 1 (failed, differs or slower), 3 (nothing measured), 130 (interrupted)."""
     if not benchmark.complete:
         return 130
     slower = benchmark.compared is not None and benchmark.compared.regressions
@@ -294,7 +294,10 @@ def exit_code(benchmark: Benchmark) -> int:
 
 
 def _described(wanted: Wanted, worker: Isolated) -> Described:
-    """The probed environment's adapters; raises LabError if it lacks the device or does not answer."""
+    """Describes the probed environment's adapters and device.
+
+    Raises LabError if torch there does not see the device or the worker does not answer.
+    """
     description = measure.describe(worker.ask, wanted.settings.device)
     if isinstance(description, Reply):
         error = description.facts.get("error", {})
@@ -306,14 +309,13 @@ def _described(wanted: Wanted, worker: Isolated) -> Described:
 
 
 def _environment(build: Build) -> dict[str, Any]:
-    """What the numbers hold for; variables that change the mock accelerator are shown like torch's own."""
+    """Returns the environment that the numbers hold for, with the mock's variables next to torch's."""
     mock = {name: os.environ[name] for name in sorted(os.environ) if name.startswith("MOCK_")}
     variables = {**build.facts.get("variables", {}), **mock}
     return {**build.facts, "variables": variables, "load_at_start": round(os.getloadavg()[0], 2)}
 
 
 def _tell(row: Measurement, quiet: bool) -> None:
-    """One line on standard error for a row that is done."""
     if quiet:
         return
     from accel_lab.reporting.tables.findings import one_line
@@ -328,7 +330,6 @@ def _tell(row: Measurement, quiet: bool) -> None:
 
 
 def _write_files(benchmark: Benchmark, folder: Path, backends: list[tuple[str, str]]) -> None:
-    """``bench.json``, ``bench.html`` and the pictures."""
     from accel_lab.reporting.page.bench import render
     from accel_lab.reporting.page.bench_plots import plots
     from accel_lab.reporting.schema import json_text
@@ -342,7 +343,6 @@ def _write_files(benchmark: Benchmark, folder: Path, backends: list[tuple[str, s
 
 
 def _show(benchmark: Benchmark, as_json: bool) -> None:
-    """The result on standard output."""
     if as_json:
         from accel_lab.reporting.schema import json_text
 

@@ -1,4 +1,4 @@
-"""``accel-lab bisect``: the main job."""
+"""``accel-lab bisect``: finds the stage and component at which a script fails."""
 
 from __future__ import annotations
 

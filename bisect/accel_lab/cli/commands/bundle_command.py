@@ -1,4 +1,4 @@
-"""``accel-lab bundle``: write an earlier run's bundle again, or look first at what may be private in it."""
+"""``accel-lab bundle``: writes an earlier run's bundle again, or first shows possibly private words in it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from accel_lab.reporting.bundle.writer import BundleReport
 from accel_lab.reporting.redact.review import Left, count_words
 from accel_lab.reporting.runs.kept_run import kept_run
 
-#: A list of words is refused beyond this: it is another file than was meant.
+#: Longer word lists are refused: such a file is probably not a word list.
 _MOST_WORDS, _MOST_BYTES = 2_000, 1_000_000
-#: Commands whose runs have a verdict, and what to do about runs of some others.
+#: Commands whose runs have a verdict; below, the advice for runs of other commands.
 _BUNDLED = frozenset({"bisect", "minimize"})
 _INSTEAD = {
     "triage": "each of its faults has one, which triage.html names",
@@ -77,7 +77,7 @@ def command(
     path = Path(output) if output else folder / "bundle.zip"
     limit = int(limit_mb * 1e6)
     with held(folder), tempfile.TemporaryDirectory(prefix="accel-lab-") as drafts:
-        # What is only looked at lies elsewhere until somebody has agreed.
+        # A bundle under review stays in a temporary folder until the user agrees.
         place = Path(drafts, "bundle.zip") if review else path
         with only_read(folder) as findings:
             if review:
@@ -107,7 +107,7 @@ def command(
 
 
 def _with_verdict(name: str) -> Path:
-    """The folder of a run that a bundle can be made of; one line about any other run."""
+    """Returns the folder of a run that has a verdict; raises UsageError for any other run."""
     folder = any_run(name)
     run = kept_run(folder, made_by(folder))
     kind = run.kind if run is not None else made_by(folder)
@@ -120,14 +120,14 @@ def _with_verdict(name: str) -> Path:
 
 
 def _moved(draft: Path, path: Path) -> None:
-    """Puts a bundle in its place, whole or not at all."""
+    """Copies the draft into place atomically."""
     part = path.with_name(path.name + ".part")
     shutil.copyfile(draft, part)
     part.replace(path)
 
 
 def _words_of(file: str) -> list[str]:
-    """The words of a file, one a line; blank lines do not count."""
+    """Reads the words of a file, one a line; blank lines are skipped."""
     with click.open_file(file, "rb") as stream:
         data = stream.read(_MOST_BYTES + 1)
     words = [line.strip() for line in data.decode("utf-8", "replace").splitlines() if line.strip()]
@@ -142,7 +142,7 @@ def _words_of(file: str) -> list[str]:
 
 
 def _agreed(path: Path) -> bool:
-    """Whether a person says yes; nobody does where there is no terminal."""
+    """Whether the user confirms on the terminal; false if there is no terminal."""
     return is_terminal() and click.confirm(f"Write {path} as it is?", default=False)
 
 

@@ -1,4 +1,4 @@
-"""``accel-lab capture``: every layer of the compiler for a script, in one folder with a page."""
+"""``accel-lab capture``: writes every layer of the compiler for a script into one folder with a page."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from accel_lab.inspection.captured import Captured, File, Kernel
 OWN, MOCK = "own", "mock"
 _LAYERS = (("layers", True), ("annotate", True))
 _MOCK_LAYERS = (("layers", True), ("mock", {"trace": True, "front_end": "main", "back_end": "main"}))
-#: Of one text; of the mock's files.
+#: Most bytes of one text, and most files of the mock.
 _MOST_BYTES, _MOST_FILES = 4 << 20, 400
-#: What the mock makes of a graph, in this order.
+#: The mock's texts of one graph, in the order in which it makes them.
 _MOCK_TEXTS = ("graph.txt", "loop_ir.txt", "fused.txt", "tiled.txt", "memory_plan.txt", "program.txt")
 _SUFFIXES = {"cpp": "cpp", "python": "py"}
 
@@ -43,8 +43,8 @@ _SUFFIXES = {"cpp": "cpp", "python": "py"}
 def command(backend: str, out: str | None, as_json: bool, **words: Any) -> int:
     """Run SCRIPT once and write down every layer of the compiler: graphs, loop IR, generated kernels.
 
-    The script need not fail. Of one that fails, the layers before the failure are there. With tlparse
-    installed, the script is run once more for its page.
+    SCRIPT may pass or fail. If it fails, the layers before the failure are kept. If tlparse is installed, the
+    script is run once more for tlparse's page.
 
     Exit codes: 0 done, 1 the script failed, 2 wrong usage, 3 the lab could not do it.
     """
@@ -77,9 +77,9 @@ def command(backend: str, out: str | None, as_json: bool, **words: Any) -> int:
 
 
 def _captured(once: Once, backend: str, page: str, notes: tuple[str, ...]) -> Captured:
-    """What the run left, its texts copied into the run's folder.
+    """Copies what the run left into the run's folder.
 
-    Raises LabError or UsageError, in one line, where there is nothing.
+    Raises LabError or UsageError if nothing was compiled.
     """
     outcome, folder = once.outcome, once.workspace.root
     require_run(outcome)
@@ -115,7 +115,7 @@ def _captured(once: Once, backend: str, page: str, notes: tuple[str, ...]) -> Ca
 
 
 def _texts(found: tuple[layers.Layer, ...], files: ChildFiles, folder: Path) -> dict[int, File]:
-    """The text of each layer by its order, copied under a name that sorts as they were made."""
+    """Copies each layer's text under a name that sorts in compile order; returns the texts by order."""
     texts: dict[int, File] = {}
     for layer in found:
         text = files.head(f"layers/{layer.file}", _MOST_BYTES) if layer.file else None
@@ -138,7 +138,7 @@ def _copied(names: list[tuple[str, str, str]], files: ChildFiles, folder: Path) 
 
 
 def _below(folder: Path) -> list[str]:
-    """The regular files below a folder, links left out, as paths relative to it: as the mock makes them."""
+    """Lists the regular files below a folder as relative paths, without links, in the mock's order."""
     order = {name: place for place, name in enumerate(_MOCK_TEXTS)}
     found = sorted(
         (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()),

@@ -1,4 +1,4 @@
-"""``accel-lab check``: which constraints of an accelerator a script violates, before it is run there."""
+"""``accel-lab check``: finds the accelerator constraints that a script violates, before it runs there."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from accel_lab.execution.run_folder.workspace import Workspace
 from accel_lab.reporting.schema import json_text
 
 SCHEMA = "accel-lab/check/1"
-#: The folder of the run in which the scripts lie.
+#: Folder, within the run's folder, of the repro scripts.
 REPROS = "repros"
-#: Errors of the child that say that the user asked for something that there is not.
+#: Error types of the child that mean wrong usage: an unknown setting or adapter.
 _USAGE = ("SettingError", "AdapterError")
 _CODE = 40
 _TEXT = (None, str)
-#: The shape of what the child writes.
+#: Required shape of the child's check.json.
 _FOUND = {
     "constraints": [str],
     "graphs": Range(0),
@@ -56,9 +56,9 @@ _MARKS = {"error": "✗", "warning": "!"}
 
 @dataclass(frozen=True, kw_only=True)
 class Repro:
-    """The script for one constraint: where it is, and what it did when it was run once more.
+    """The repro script of one constraint, and the result of running it again.
 
-    ``operators`` of the graph's ``of`` are in it; both are 0 where it is the whole graph.
+    It keeps ``operators`` of the graph's ``of`` operators; both are 0 if it is the whole graph.
     """
 
     constraint: str
@@ -107,7 +107,7 @@ def command(
     strict: bool,
     out: str | None,
     as_json: bool,
-    config: str | None,  # read before: see cli/accelerator_settings.py
+    config: str | None,  # set_up_mock has read it: see cli/accelerator_settings.py
     **words: Any,
 ) -> int:
     """Run SCRIPT and check every graph that it compiles against the constraints of an accelerator.
@@ -158,7 +158,7 @@ def command(
 
 
 def _found(outcome: Outcome) -> dict[str, Any]:
-    """What the child wrote. Raises UsageError or LabError where it could not check."""
+    """Reads the child's check.json. Raises UsageError or LabError if nothing was checked."""
     error = outcome.facts.get("lab_error")
     if error:
         kind = str(error.get("type", "")).rpartition(".")[2]
@@ -175,7 +175,7 @@ def _found(outcome: Outcome) -> dict[str, Any]:
 
 
 def _merged(violations: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One entry for each breach at each line, with how many graphs it was seen in."""
+    """Merges equal violations at one line of the script, with the number of graphs in ``count``."""
     rows: dict[Any, dict[str, Any]] = {}
     for violation in violations:
         key = tuple(violation[name] for name in ("severity", "constraint", "op", "source", "message"))
@@ -185,7 +185,7 @@ def _merged(violations: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def describe(answer: dict[str, Any], repros: Sequence[Repro]) -> str:
-    """The table, the repros, and what the script did."""
+    """Returns the text for the terminal: the table, the repros, and whether the script failed."""
     rows = answer["violations"]
     errors = sum(row["severity"] == "error" for row in rows)
     graphs = f"{answer['graphs']} graph" + ("s" if answer["graphs"] != 1 else "")
@@ -223,7 +223,7 @@ def describe(answer: dict[str, Any], repros: Sequence[Repro]) -> str:
 
 
 def _where(row: dict[str, Any]) -> str:
-    """``script.py:12`` and the line's text; the node of the graph where no line is known."""
+    """Returns ``script.py:12`` with the line's text, or the graph and node if the line is unknown."""
     if not row["source"]:
         return f"{row['graph']} {row['node']}"
     file, _, line = row["source"].rpartition(":")
@@ -232,7 +232,7 @@ def _where(row: dict[str, Any]) -> str:
 
 
 def _confirmed(constraint: str, found: dict[str, Any], python: str, workspace: Workspace) -> Repro:
-    """The script of the violating operators if it violates the same, else that of the whole graph."""
+    """Returns the repro of the violating operators if it still violates, else that of the whole graph."""
     part = found["reduced"].get(constraint)
     if part is not None:
         small = _again(constraint, part["said"], python, workspace)
@@ -242,9 +242,9 @@ def _confirmed(constraint: str, found: dict[str, Any], python: str, workspace: W
 
 
 def _again(constraint: str, said: str, python: str, workspace: Workspace) -> Repro:
-    """Run a repro in a process of its own: does it violate the same constraint?"""
+    """Runs a repro in its own process and checks that it violates the same constraint."""
     left = Path(said.removeprefix("repro: "))
-    # What the child says may be run as long as it is the child's own file.
+    # The child may only name a file of its own: a path outside the run's folder is not run.
     if not said.startswith("repro: ") or not left.resolve().is_relative_to(workspace.root.resolve()):
         return Repro(constraint=constraint, path=None, verdict=said or "none was made")
     text = ChildFiles(left.parent).text(left.name)

@@ -1,4 +1,4 @@
-"""``accel-lab clean``: remove runs that are no longer wanted."""
+"""``accel-lab clean``: removes earlier runs."""
 
 from __future__ import annotations
 
@@ -77,10 +77,7 @@ def command(
 
 
 def _agreed(folders: list[Path]) -> bool:
-    """Whether the user, who sees what would go, says yes.
-
-    Raises :class:`UsageError` where nobody can be asked.
-    """
+    """Lists the folders and asks the user; raises :class:`UsageError` without a terminal."""
     for folder in folders:
         sys.stderr.write(f"  {folder}\n")
     what = f"{len(folders)} run" + ("" if len(folders) == 1 else "s")
@@ -90,12 +87,12 @@ def _agreed(folders: list[Path]) -> bool:
 
 
 def can_ask() -> bool:
-    """Whether somebody sits at a terminal."""
+    """Whether standard input is a terminal."""
     return sys.stdin.isatty()
 
 
 def _folder(name: str) -> Path:
-    """The folder of a run or of a benchmark, by path or by name among the kept ones."""
+    """Returns the folder of a run or benchmark, by path or by name among the kept ones."""
     places = [Path(name), *(state_folder() / kind / name for kind in KINDS)]
     folder = next((place for place in places if os.path.lexists(place)), None)
     if folder is None:
@@ -107,9 +104,9 @@ def _folder(name: str) -> Path:
 
 
 def _remove(folder: Path, dry_run: bool) -> None:
-    """Remove a run, with the processes that a killed lab left.
+    """Removes a run, and ends the processes that a killed lab left there.
 
-    Raises :class:`InUse` where a lab is at work in it, :class:`LabError` where something of it is left.
+    Raises :class:`InUse` if a lab is running in it, and :class:`LabError` if part of it cannot be removed.
     """
     if dry_run:
         if line := holder(folder):

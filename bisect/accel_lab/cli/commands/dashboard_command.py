@@ -1,4 +1,4 @@
-"""``accel-lab dashboard``: a web page on this machine that starts bisections and shows the runs."""
+"""``accel-lab dashboard``: serves a web page on this machine that starts bisections and shows the runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from accel_lab.execution.run_folder.marker import is_marked
 if TYPE_CHECKING:
     from accel_lab.dashboard.access import Access
 
-#: What the extra installs, by the names that are imported.
+#: Modules that the extra ``dashboard`` installs.
 _NEEDED = ("starlette", "uvicorn", "sse_starlette")
 
 
@@ -79,7 +79,7 @@ def command(
     kept = set(where.runs.values()) - set(where.roots)
 
     def describe(folder: Path) -> dict[str, Any] | None:
-        """In a folder of the user's only what the lab has marked is taken for a run."""
+        """Describes a folder as a run; in the user's own folders only if the lab has marked it."""
         return described(folder) if folder.parent in kept or is_marked(folder) else None
 
     with ExitStack() as files:
@@ -102,7 +102,7 @@ def command(
 
 
 def _mistake(error: Exception) -> str:
-    """The line of an exception that ended a request; it is said here too."""
+    """Prints the message of an exception that ended a request, and returns it."""
     line, _ = mistakes.explained(error)
     sys.stderr.write(f"accel-lab: {line}\n")
     return line
@@ -113,7 +113,10 @@ def _stopping() -> None:
 
 
 def _leading_to(url: str, files: ExitStack) -> str:
-    """A file of ours that leads to the address: a browser's command line is everybody's to read."""
+    """Returns the URL of a private page that redirects to ``url``.
+
+    The token in ``url`` must not appear on the browser's command line, which every user can read.
+    """
     folder = files.enter_context(tempfile.TemporaryDirectory(prefix="accel-lab-open-"))
     page = Path(folder, "dashboard.html")
     page.touch(0o600)

@@ -1,4 +1,4 @@
-"""``accel-lab demo``: a tour of two minutes on a script that comes with the lab."""
+"""``accel-lab demo``: a two-minute tour on a script that ships with the lab."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def command(yes: bool, out: str | None) -> int:
 
 
 def _shown(step: Step, number: int, folder: Path, *, ask: bool) -> int | None:
-    """The exit code of a step's command; None where the user wants no more."""
+    """Runs a step's command and returns its exit code, or None if the user quits."""
     from accel_lab.cli.main import run
 
     click.echo(f"\n{number}/{len(STEPS)}  {step.title}\n")
@@ -89,13 +89,13 @@ def _shown(step: Step, number: int, folder: Path, *, ask: bool) -> int | None:
 
 
 def read_answer() -> str:
-    """One line of the user's."""
+    """Reads one line from standard input."""
     return sys.stdin.readline()
 
 
 @contextmanager
 def _fault_on() -> Iterator[None]:
-    """The seeded fault in the environment, and no other setting of the mock's."""
+    """Sets the seeded fault as the only setting of the mock."""
     kept = {name: value for name, value in os.environ.items() if name.startswith("MOCK_")}
     for name in kept:
         del os.environ[name]

@@ -1,4 +1,4 @@
-"""``accel-lab diff``: what two ways of running a script's compiled regions compute, value by value."""
+"""``accel-lab diff``: compares what a script's compiled regions compute in two ways, value by value."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from accel_lab.search.accelerator.replacements import Ask, switches
 from accel_lab.search.localize.divergence import AS_IS, KEPT, Compared
 
 SCHEMA = "accel-lab/diff/1"
-#: Tensors of which a picture is made, those that differ first.
+#: Most tensors with a picture; those that differ come first.
 MOST_PICTURES = 6
 FLOAT64 = "fp64"
-#: What people call a rung, and the rung.
+#: Common names of rungs.
 _NAMES = {"eager": Rung.UNCOMPILED, "inductor": Rung.KERNEL, "mock": Rung.MOCK}
 _WAYS = [*_NAMES, *(rung.value for rung in LADDER if rung not in (Rung.UNCOMPILED, Rung.KERNEL))]
 
@@ -70,10 +70,10 @@ def command(
     as_json: bool,
     **words: Any,
 ) -> int:
-    """Run SCRIPT twice and compare what its compiled regions return, change and leave.
+    """Run SCRIPT twice and compare the values of its compiled regions.
 
-    Outputs, gradients, buffers and parameters of every region are compared, of the unmodified script. With
-    eager or fp64 as the reference a float64 run of the same operators decides what counts as a difference.
+    The outputs, gradients, buffers and parameters of every region of the unmodified script are compared. With
+    eager or fp64 as the reference, a float64 run of the same operators decides what counts as a difference.
 
     Exit codes: 0 all values agree, 1 some differ, 2 wrong usage, 3 the lab could not do it.
     """
@@ -100,9 +100,9 @@ def command(
 
 
 class _Comparison:
-    """The values of the runs, and whether to look into the kernels, which depends on them.
+    """The recorded values of the runs, and the decision whether to compare operator by operator.
 
-    ``names`` are the runs', the reference first. ``layers`` of None: where a value differs.
+    ``names`` are the runs' names, the reference first. ``layers`` of None means: only if a value differs.
     """
 
     def __init__(self, *, names: tuple[str, ...], config: ComparisonConfig, layers: bool | None) -> None:
@@ -113,7 +113,10 @@ class _Comparison:
         self.found: list[Pair] = []
 
     def further(self, ran: list[Once]) -> list[Question]:
-        """Compare the values; then ask for every intermediate value, and for those between kernels."""
+        """Compares the values, then asks for all intermediate values, then for those between fused kernels.
+
+        The last run is made only if materialized intermediates agree but the outputs do not.
+        """
         count = len(self._names)
         if len(ran) == count:
             both = zip(ran, self._names, strict=True)
@@ -132,7 +135,7 @@ class _Comparison:
         return []
 
     def depth(self, ran: list[Once]) -> Depth | None:
-        """Operator by operator; None where that was not asked, or nothing could be compared."""
+        """Returns the comparison operator by operator, or None if none was made."""
         looks = [Compared.of(once.outcome) for once in ran[len(self._names) :]]
         shown = [look for look in looks if look.rows]
         if not shown:
@@ -147,7 +150,7 @@ class _Comparison:
         )
 
     def unseen(self, ran: list[Once]) -> list[str]:
-        """Why there is nothing operator by operator, where it was asked for."""
+        """Returns why there is no comparison operator by operator, if one was asked for."""
         looks = [once.outcome for once in ran[len(self._names) :]]
         if not looks or any(Compared.of(look).rows for look in looks):
             return []
@@ -155,7 +158,7 @@ class _Comparison:
         return [f"layer by layer there is nothing to show: {why}"]
 
     def pictures(self, deep: Depth | None) -> list[Any]:
-        """The errors over the run, over the operators, and of the tensors that differ most."""
+        """Plots the errors over the run, over the operators, and of the tensors that differ most."""
         from accel_lab.reporting.page import depth_plot
 
         want, got = self._recordings[0], self._recordings[1]
@@ -165,7 +168,7 @@ class _Comparison:
 
 
 def _question(name: str, attempt: int = 0) -> Question:
-    """The run behind a name; eager also runs in float64, which decides."""
+    """Returns the run for a name; eager is also run in float64, which decides what counts as different."""
     if name in (FLOAT64, "eager"):
         return Question(rung=Rung.UNCOMPILED, switches=(("shadow", True),), attempt=attempt)
     rung = _NAMES.get(name) or Rung(name)
@@ -173,7 +176,7 @@ def _question(name: str, attempt: int = 0) -> Question:
 
 
 def _recording(once: Once, name: str) -> Recording:
-    """What a run recorded. Raises LabError or UsageError, in one line, where there is nothing."""
+    """Loads what a run recorded. Raises LabError or UsageError if it recorded nothing."""
     outcome = once.outcome
     require_run(outcome, name)
     found = recording.load(outcome.folder)

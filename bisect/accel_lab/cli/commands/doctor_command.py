@@ -1,4 +1,4 @@
-"""``accel-lab doctor``: what this machine and an interpreter have, and what is missing for a bisection."""
+"""``accel-lab doctor``: checks whether this machine and an interpreter can bisect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``accel-lab env``: the environments that are kept; make them ahead, check them, remove them."""
+"""``accel-lab env``: lists, builds, verifies and removes the environments that the lab keeps."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 @click.group(name="env")
 def command() -> None:
-    """The environments that hold a release of torch each: list, build, prune, verify."""
+    """List, build, prune and verify environments, each with a release of torch."""
 
 
 def store_options(function: Callable[..., int]) -> Callable[..., int]:
-    """Which environments are meant."""
+    """Adds the options that choose the environments: ``--provider``, ``--store``, ``--config``."""
     provider_option = click.option(
         "--provider",
         type=click.Choice(["uv", "docker"]),
@@ -53,7 +53,7 @@ def json_option(function: Callable[..., int]) -> Callable[..., int]:
 @store_options
 @json_option
 def list_command(store: str | None, provider: str | None, config: str | None, as_json: bool) -> int:
-    """List the environments, the one used last first."""
+    """List the environments, most recently used first."""
     kept = KeptEnvironments(store, provider, config)
     rows = kept.rows()
     if as_json:
@@ -89,7 +89,7 @@ def list_command(store: str | None, provider: str | None, config: str | None, as
 @environment_options
 @json_option
 def build_command(versions: str, script: str | None, as_json: bool, **words: Any) -> int:
-    """Exit code 3 if one of them cannot be made; the others are made all the same."""
+    """Returns exit code 3 if an environment cannot be made; the others are still made."""
     if script is not None and not Path(script).is_file():
         raise UsageError(f"{script} does not exist: --for takes the script that the environments are for")
     name, options = read_options({**words, "build_images": True}, Path(script) if script else None)
@@ -145,9 +145,9 @@ def prune_command(
     config: str | None,
     as_json: bool,
 ) -> int:
-    """Remove environments by KEYS, age or size, and the downloads that none needs. One in use stays.
+    """Remove environments by KEYS, age or size, and downloads that none needs. Those in use stay.
 
-    Of images only those that the lab has built are removed.
+    Only images that the lab has built are removed.
     """
     kept = KeptEnvironments(store, provider, config)
     named = kept.keys if everything else [_key(key, kept.keys) for key in keys]
@@ -201,14 +201,14 @@ def verify_command(
 
 
 def _place(row: dict[str, Any]) -> str:
-    """Where an environment that was to be made is: its interpreter, or the image that has it."""
+    """Returns an environment's interpreter or image, or why it was not made."""
     if "error" in row:
         return f"not made: {row['error']}"
     return str(row["provenance"].get("image") or row["python"])
 
 
 def _key(text: str, known: list[str]) -> str:
-    """The environment that a person means by the beginning of its key."""
+    """Resolves a unique prefix to the key of an environment."""
     found = [text] if text in known else [key for key in known if key.startswith(text)]
     if len(found) == 1:
         return found[0]

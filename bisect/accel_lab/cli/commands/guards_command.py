@@ -1,4 +1,4 @@
-"""``accel-lab guards``: what Dynamo compiled in a script, where graphs broke, and why it compiled again."""
+"""``accel-lab guards``: reports what Dynamo compiled, where graphs broke, and why it recompiled."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from accel_lab.core.stages import Rung
 from accel_lab.execution.journal import write_atomic
 from accel_lab.inspection.compile_report import CompileReport
 
-#: What compiles behind Dynamo, and the rung that does so.
+#: Backend of Dynamo, and the rung that uses it.
 _BACKENDS = {"inductor": Rung.KERNEL, "eager": Rung.DYNAMO}
 _NOTHING = "the script compiles nothing with torch.compile, or left by os._exit: there is nothing to report"
 
@@ -64,12 +64,12 @@ def command(backend: str, out: str | None, as_json: bool, **words: Any) -> int:
 
 
 def _report(outcome: Outcome) -> CompileReport:
-    """What the run noted. Raises LabError or UsageError, in one line, where there is nothing."""
+    """Reads the compile log of a run. Raises LabError or UsageError if it compiled nothing."""
     require_run(outcome)
     facts = outcome.facts.get("compile_log")
     if facts is None:
         ended = signature_of(outcome)
-        if ended is None:  # it never imported torch, or left by os._exit
+        if ended is None:  # the script never imported torch, or left by os._exit
             raise UsageError(_NOTHING)
         raise LabError(f"the run ended without a record of its compilations: {ended.line}")
     report = CompileReport.from_facts(facts)

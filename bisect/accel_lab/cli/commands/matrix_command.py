@@ -1,4 +1,4 @@
-"""``accel-lab matrix``: every rung on every release of a line, as a table, a page and a picture."""
+"""``accel-lab matrix``: runs every rung on every release, and writes a table, a page and a picture."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ _RUNGS = [rung.value for rung in TORCH_RUNGS]
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What is asked of each release: its ``columns`` (as options: ``words``), or whether it shows ``target``.
+    """What to do on each release: run ``columns`` (given as options: ``words``), or judge it by ``target``.
 
-    ``required``: it is an error if no release can be had.
+    With ``required`` it is an error if no release is available.
     """
 
     columns: tuple[Column, ...]
@@ -147,7 +147,6 @@ def command(
 
 
 def _words(rungs: str | None, accelerators: Sequence[str]) -> tuple[str, ...]:
-    """The columns as options."""
     named = [word for name in accelerators for word in ("--accelerator", name)]
     return (*(("--rungs", rungs) if rungs else ()), *named)
 
@@ -159,7 +158,7 @@ def _rungs(named: str | None) -> list[Rung]:
     wrong = [name for name in names if name not in _RUNGS]
     if wrong or not names:
         raise UsageError(f"--rungs {named}: the rungs are {', '.join(_RUNGS)}")
-    # Nothing can be judged without the script as it is and as the user compiles it.
+    # A verdict needs the uncompiled run and the full compile.
     wanted = {*names, Rung.UNCOMPILED.value, Rung.KERNEL.value}
     return [Rung(name) for name in _RUNGS if name in wanted]
 
@@ -230,7 +229,7 @@ def _setting(
 def _judged(
     line: ReleaseLine, wanted: Wanted, target: TargetFailure, folder: Path, progress: Progress
 ) -> int:
-    """Judge each release by a failure; the rows are left for the lab that asked."""
+    """Judges each release by a failure and writes the rows for the lab that sent the job."""
     with (
         ReleaseJudge(
             line.sessions, target, side_by_side=line.side_by_side, listener=progress.release
@@ -247,7 +246,6 @@ def _judged(
 
 
 def _write(grid: dict[str, Any], folder: Path) -> None:
-    """``matrix.json``, ``matrix.png`` and ``matrix.html`` in the run's folder."""
     from accel_lab.reporting.page import matrix, matrix_plot
     from accel_lab.reporting.schema import json_text
 

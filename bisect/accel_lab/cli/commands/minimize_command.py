@@ -1,4 +1,4 @@
-"""``accel-lab minimize``: the smallest script and graph that still fail in the same way."""
+"""``accel-lab minimize``: finds the smallest script and graph that still fail in the same way."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ from accel_lab.search.diagnosis import Options
     help="Time to spend after the stage is known; the best so far is the result.",
 )
 def command(minimize_for: float, **words: Any) -> int:
-    """Shrink SCRIPT to the least that still fails at the same stage in the same way.
+    """Shrink SCRIPT to the smallest script that still fails at the same stage in the same way.
 
-    Instead of SCRIPT a captured graph may be given: the JSON file of a run's capture folder. The stage is
-    found first. Exit codes: 0 it does not fail, 1 it fails (a repro was written, or it is said why not),
-    2 wrong usage, 3 the lab could not do it, 125 cannot tell, 130 interrupted: the best so far is kept.
+    SCRIPT may also be a captured graph: a JSON file of a run's capture folder. The stage is found first.
+
+    Exit codes: 0 it does not fail, 1 it fails (a repro was written, or the output says why not), 2 wrong
+    usage, 3 the lab could not do it, 125 cannot tell, 130 interrupted: the best so far is kept.
     """
     given = Given(**words)
     run = given.earlier()
@@ -50,7 +51,7 @@ def command(minimize_for: float, **words: Any) -> int:
 
 
 def digest_of(path: Path) -> str:
-    """A name for the folder of a graph's script: twelve hex digits over the file."""
+    """Returns twelve hex digits of the file's SHA-256, the folder name for a graph's script."""
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
     except OSError as error:

@@ -1,4 +1,4 @@
-"""``accel-lab record``: run a job once, as it is, and keep the first compiled graph that fails."""
+"""``accel-lab record``: runs a job once, unmodified, and keeps the first compiled graph that fails."""
 
 from __future__ import annotations
 
@@ -77,12 +77,13 @@ def command(
     as_json: bool,
     **sampling: Any,
 ) -> int:
-    """Run SCRIPT once, as it is, and keep the first call of a compiled graph that is wrong, raises or hangs.
+    """Run SCRIPT once, unmodified, and keep the first call of a compiled graph that is wrong, raises or
+    hangs.
 
     A sample of each compiled graph's calls is compared with the same graph run eagerly and, in doubt, in
-    float64. What is kept is a capsule: a folder with the graph as a script and its inputs, which `accel-lab
-    bisect`, `minimize` and `diff` take like a script. Under torchrun each rank records itself:
-    `torchrun ... -m accel_lab.record SCRIPT`.
+    float64. The result is a capsule: a folder with the graph as a script and its inputs, which `accel-lab
+    bisect`, `minimize` and `diff` take like a script. Under torchrun each rank records itself: `torchrun ...
+    -m accel_lab.record SCRIPT`.
 
     Exit codes: 0 nothing was wrong, 1 a capsule was kept, 2 wrong usage, 3 the lab could not do it.
     """
@@ -119,7 +120,7 @@ def command(
 
 
 def _run(request: Request, folder: Path, sampling: dict[str, Any], to_stderr: bool) -> int | None:
-    """The job, with this terminal as its own; its exit code, None where a signal ended it."""
+    """Runs the job on this terminal; returns its exit code, or None if a signal ended it."""
     workspace = Workspace(folder, Path.cwd())
     options = folder / "record-request.json"
     job = {"program": request.program.to_json(), "folder": str(folder / "capsules"), "sampling": sampling}
@@ -134,7 +135,7 @@ def _capsules(folder: Path) -> list[Path]:
 
 
 def _counts(folder: Path) -> dict[str, Any]:
-    """What the job said of its recording; empty where it did not come to its end, or compiled nothing."""
+    """Reads the job's summary of its recording; empty if the job did not finish or compiled nothing."""
     try:
         said = ChildFiles(folder / "capsules").json(RECORDED, _COUNTS)
     except (Refused, OSError):

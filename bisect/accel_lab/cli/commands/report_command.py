@@ -1,4 +1,4 @@
-"""``accel-lab report``: a run's report again from its journal, or many runs joined; nothing is run."""
+"""``accel-lab report``: rebuilds a run's report from its journal, or joins many runs; runs no script."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FORMATS = ("html", "json", "md")
 
 
 def find_run(name: str) -> Path:
-    """The folder of a run, by path or by name among the kept ones."""
+    """Returns the folder of a bisection, by path or by kept name. Raises :class:`UsageError`."""
     for folder in (Path(name), state_folder() / "runs" / name):
         if (folder / "request.json").is_file():
             return folder.resolve()
@@ -46,7 +46,7 @@ def find_run(name: str) -> Path:
 
 
 def _no_run(name: str) -> UsageError:
-    """What to do about a name that is no run's."""
+    """Returns the error for a name that is not a run, with what to do about it."""
     if (Path(name) / CAPSULE).is_file():
         first = command_line("accel-lab", "bisect", name)
         return UsageError(f"{name} is a capsule, not a run: `{first}` makes a run of it")
@@ -54,10 +54,10 @@ def _no_run(name: str) -> UsageError:
 
 
 def again(folder: Path) -> Findings:
-    """The findings of a finished run, from the answers in its folder. No program is started for it.
+    """Rebuilds the findings of a finished run from the answers in its folder, without starting a program.
 
-    A run's folder may come from somebody else: what it names is not run, and an answer that is not there is
-    an error (:class:`Unanswered`).
+    The folder may come from a stranger, so nothing that it names is run. A missing answer raises
+    :class:`LabError`, an unfinished run :class:`UsageError`.
     """
     if (folder / "matrix.json").is_file():
         raise UsageError(f"that run is a matrix: its page is {folder / 'matrix.html'}")
@@ -67,8 +67,8 @@ def again(folder: Path) -> Findings:
     request = load_request(folder)
     saved = _saved_report(folder)
     if saved.bisected:
-        # The journal holds all that the search asked, but a reduction that ran out of time would go on, and
-        # a line of releases would be opened again.
+        # The journal answers the search. A reduction that had run out of time would continue, and a line of
+        # releases would be opened again, so both are turned off.
         session = Session(
             replace(request, minimize_s=0.0, workarounds_s=0.0, versions=None), folder, replay=True
         )
@@ -76,12 +76,12 @@ def again(folder: Path) -> Findings:
             findings = session.run()
         except Unanswered as error:
             raise LabError(f"{error}; an earlier run is only read again, nothing is run for it") from None
-    else:  # releases only: no build was bisected
+    else:  # only releases were run
         findings = Findings(program=request.program, verdict=saved.verdict)
     if saved.versions:
         findings.versions, findings.warnings = saved.versions, [*saved.warnings]
         findings.artifacts = str(folder)
-    # What the run took and made, not what it took to read it again.
+    # The original run's times and counts, not those of this replay.
     findings.seconds_total, findings.seconds_probes = saved.seconds
     findings.probes = saved.probes
     findings.repro = saved.repro
@@ -92,7 +92,7 @@ def again(folder: Path) -> Findings:
 
 @dataclass(frozen=True, kw_only=True)
 class SavedReport:
-    """What the report of an earlier run says that its journal does not."""
+    """The parts of an earlier run's report that its journal does not hold."""
 
     bisected: bool
     verdict: str
@@ -107,7 +107,7 @@ class SavedReport:
 
 
 def _saved_report(folder: Path) -> SavedReport:
-    """Raises :class:`UsageError` for a report that was not written by the lab, or was changed since."""
+    """Reads report.json; raises :class:`UsageError` if it is damaged."""
     try:
         data = json.loads((folder / "report.json").read_text(encoding="utf-8"))
         return SavedReport(
@@ -128,7 +128,7 @@ def _saved_report(folder: Path) -> SavedReport:
 
 @contextmanager
 def only_read(folder: Path) -> Iterator[Findings]:
-    """The findings of an earlier run; nobody starts a program meanwhile."""
+    """Yields the findings of an earlier run; starting a process inside the block is an error."""
     with process.nothing_starts("an earlier run is only read again: no program is started for it"):
         yield again(folder)
 
@@ -169,12 +169,12 @@ def command(runs: tuple[str, ...], form: str | None, out: str | None, as_json: b
 
 
 def _is_bisection(name: str) -> bool:
-    """Whether a run is one whose findings can be made again from its journal."""
+    """Whether a run is a bisection, whose findings can be rebuilt from its journal."""
     return (any_run(name) / "request.json").is_file()
 
 
 def any_run(name: str) -> Path:
-    """The folder of a run of any command, by path or by name among the kept ones."""
+    """Returns the folder of a run of any command, by path or by name. Raises :class:`UsageError`."""
     for folder in (Path(name), *(state_folder() / kind / name for kind in KINDS)):
         if folder.is_dir() and (kept_run(folder) is not None or is_marked(folder)):
             return folder.resolve()

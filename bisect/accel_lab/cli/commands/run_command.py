@@ -1,4 +1,4 @@
-"""``accel-lab run``: one run under one rung, for a look by hand."""
+"""``accel-lab run``: one run under one rung."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def command(rung: str, out: str | None, as_json: bool, **words: Any) -> int:
     Exit codes: 0 it ended well, 1 it failed, 2 wrong usage, 3 the lab could not do it.
     """
     asked = Rung(rung)
-    # On the mock a look by hand is a look at its layers: they are written to the run's artifacts.
+    # On the mock the layers are what a user wants to see, so they are written to the artifacts.
     switches = (("mock", {"files": True}),) if asked is Rung.MOCK else ()
     ran = run_once(command="run", **words, out=out, rung=asked, switches=switches, keep=True)
     outcome = ran.outcome

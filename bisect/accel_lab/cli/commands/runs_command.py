@@ -1,4 +1,4 @@
-"""``accel-lab list``: the runs that are kept, of every command."""
+"""``accel-lab list``: lists the kept runs of every command."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from accel_lab.execution.run_folder.lock import user_of
 from accel_lab.execution.run_folder.marker import is_marked, made_by
 from accel_lab.reporting.runs.kept_run import RUNNING, UNFINISHED, kept_run
 
-#: Below the user's data folder: what ``accel-lab bench`` leaves, and what all other commands do.
+#: Folders below the user's data folder; ``runs`` holds every command but bench and demo.
 KINDS = ("runs", "bench", "demo")
 _MOST_WORDS = 70
 
 
 def all_runs(home: Path) -> list[dict[str, Any]]:
-    """The kept runs of every kind below the user's data folder, newest first."""
+    """Lists the kept runs of every kind below the user's data folder, newest first."""
     rows = [row for kind in KINDS for row in kept_runs(home / kind)]
     return sorted(rows, key=lambda row: -row["time"])
 
 
 def kept_runs(base: Path) -> list[dict[str, Any]]:
-    """Name, kind, time, verdict, size and folder of every run in a folder, newest first."""
+    """Lists the runs in a folder (name, kind, time, verdict, size, folder), newest first."""
     found = [row for folder in (base.iterdir() if base.is_dir() else ()) if (row := described(folder))]
     for row in found:
         if row["verdict"] == UNFINISHED and user_of(Path(row["folder"])) is not None:
@@ -39,7 +39,7 @@ def kept_runs(base: Path) -> list[dict[str, Any]]:
 
 
 def described(folder: Path) -> dict[str, Any] | None:
-    """The row of one run; None for a folder that is none."""
+    """Returns the row of one run, or None if the folder is not a run."""
     if folder.is_symlink() or not folder.is_dir():
         return None
     made = made_by(folder)
@@ -64,14 +64,13 @@ def described(folder: Path) -> dict[str, Any] | None:
 
 
 def is_benchmark(folder: Path) -> bool:
-    """Whether ``accel-lab bench`` made a folder, to the end or not."""
+    """Whether ``accel-lab bench`` made the folder, finished or not."""
     return folder.name.startswith("bench-") and (
         (folder / "bench.json").is_file() or (folder / "rows").is_dir()
     )
 
 
 def _size(path: Path) -> int:
-    """Bytes of a regular file; 0 for all else."""
     try:
         state = path.lstat()
     except OSError:

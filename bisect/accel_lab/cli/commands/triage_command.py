@@ -1,4 +1,4 @@
-"""``accel-lab triage``: bisect many scripts, and say how many distinct faults they are."""
+"""``accel-lab triage``: bisects many scripts and groups the failures into distinct faults."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from accel_lab.triage.triage import (
 )
 
 _REQUEST = {"place": str, "cwd": str, "options": [str], "engine?": str, "store?": str}
-#: Bisections side by side on this machine.
+#: Most parallel bisections on this machine.
 MOST_LOCAL = 64
 
 
@@ -114,10 +114,10 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Bisect every script of PLACE, and group what fails into distinct faults.
+    """Bisect every script of PLACE, and group the failures into distinct faults.
 
-    PLACE is a folder of scripts (or of capsules), or a file that names one a line. A script whose content was
-    bisected before, in the last triage of the same place with the same options, is not run again.
+    PLACE is a folder of scripts (or of capsules), or a file with one script a line. A script whose content
+    was bisected before, in the last triage of the same place with the same options, is not run again.
 
     With --engine dask:ADDRESS the workers of a Dask cluster bisect (docs/cluster.md).
 
@@ -142,7 +142,7 @@ def command(
         }
         if chosen(engine, store) is not None:
             asked.update(engine=engine, store=store)
-        find_scripts(Path(asked["place"]))  # a place without scripts gets no folder
+        find_scripts(Path(asked["place"]))  # fails early, before a folder is made
         folder = new_folder(base, "triage", "triage folder", "triage")
         write_atomic(folder / REQUEST, json.dumps(asked, indent=1))
     with held(folder):
@@ -152,7 +152,6 @@ def command(
 def _options(
     python: str, versions: str | None, timeout: float, budget_s: float | None, minimize_for: float
 ) -> list[str]:
-    """The options of ``accel-lab bisect`` for each script."""
     options = ["--python", python, "--timeout", f"{timeout:g}", "--jobs", "1", "--no-verify", "--quiet"]
     options += ["--versions", versions] if versions else []
     options += ["--budget", f"{budget_s:g}"] if budget_s is not None else []
@@ -227,7 +226,7 @@ def _run(
 
 
 def _asker(stop: threading.Event) -> Callable[[Job], Result]:
-    """Runs a job; none is begun once the user has asked to stop."""
+    """Returns the function that runs a job; it starts none after the user stopped the triage."""
 
     def ask(job: Job) -> Result:
         if stop.is_set():
@@ -242,7 +241,7 @@ def _python(options: Sequence[str]) -> str:
 
 
 def _cut_off(error: LabError, plan: Plan) -> str:
-    """What is said when the engine or the store is lost: how much is answered, and how to go on."""
+    """Returns the message for a lost engine or store: how many results are kept, and how to resume."""
     known = kept_results(plan.folder)
     answered = sum(job.key in known for job in plan.jobs)
     again = command_line("accel-lab", "triage", "--resume", plan.folder)
@@ -250,7 +249,7 @@ def _cut_off(error: LabError, plan: Plan) -> str:
 
 
 class _Teller:
-    """Progress on standard error, from several threads, a line at a time."""
+    """Prints progress from several threads to standard error, line by line."""
 
     def __init__(self, quiet: bool) -> None:
         self._quiet = quiet

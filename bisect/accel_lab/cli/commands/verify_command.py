@@ -1,4 +1,4 @@
-"""``accel-lab verify``: check a bundle's manifest and run it again."""
+"""``accel-lab verify``: checks a bundle's manifest and runs the bundle again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from accel_lab.reporting.bundle.verify import Manifest, check_bundle, verify_bun
 
 @dataclass(frozen=True, kw_only=True)
 class Where:
-    """What runs a bundle: an interpreter, and how its process is started. ``words`` say where that is."""
+    """The interpreter and the runner for a bundle; ``words`` describe them to the user."""
 
     python: str
     run: Runner
@@ -116,7 +116,7 @@ def command(
 
 
 def _verify_capsule(path: Path, python: str, run: bool, yes: bool, timeout_s: float, as_json: bool) -> int:
-    """Run a capsule's script by itself; with ``run`` false only say what it holds."""
+    """Runs a capsule's script by itself; without ``run`` it only prints what the capsule holds."""
     capsule = read_capsule(path)
     result: dict[str, Any] = {"capsule": str(path), "kind": capsule.data["kind"], "failure": capsule.words}
     lines = [f"capsule: {capsule.words}"]
@@ -135,7 +135,7 @@ def _verify_capsule(path: Path, python: str, run: bool, yes: bool, timeout_s: fl
 
 
 def _ask(bundle: Path, where: Where, yes: bool) -> None:
-    """Go on only if the person agrees. Raises :class:`UsageError` where nobody can be asked."""
+    """Asks the user before foreign code is run; raises :class:`UsageError` without a terminal."""
     if yes:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -149,7 +149,7 @@ def _ask(bundle: Path, where: Where, yes: bool) -> None:
 def _place(
     stack: ExitStack, wanted: str, python: str | None, torch: str, options: EnvironmentOptions, folder: Path
 ) -> Where:
-    """Where the bundle is run: in a container if that is wanted, or can be had and nothing else is wanted."""
+    """Chooses where to run the bundle: a container if wanted, or if available and nothing else is wanted."""
     if wanted != "local" and (torch or wanted):
         try:
             return _in_container(stack, torch, options, folder)
@@ -171,7 +171,7 @@ def _in_container(stack: ExitStack, torch: str, options: EnvironmentOptions, fol
 
 
 def _torch_of(manifest: Manifest) -> str:
-    """The release of torch that the bundle's failure was seen on."""
+    """Returns the release of torch that the bundle's failure was seen on, or an empty string."""
     environment = manifest.report.get("environment")
     torch = environment.get("torch") if isinstance(environment, dict) else None
     return torch.partition("+")[0] if isinstance(torch, str) else ""

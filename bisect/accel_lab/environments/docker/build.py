@@ -1,4 +1,4 @@
-"""Builds the image of a row of the table: checked files, one Dockerfile, labels that say what is in it."""
+"""Builds the image of a row of the table from verified wheels; labels record the contents."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .uses import forget_use, use_lock
 from .wheels import Extra, WheelShelf, make_stubs
 
 IMAGE = "accel-lab-torch:{version}"
-# What `make docker-base` makes; taken by itself where it is there: the base of the table may be out of reach.
+# Made by `make docker-base` and preferred if it exists, because the table's base may be unreachable.
 OWN_BASE = "accel-lab-base:bookworm"
 PYTHON = "/opt/torch/bin/python"
 COMPANIONS = "Dockerfile.companions"
@@ -37,9 +37,9 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class ImageBuilder:
-    """Makes images from the table in ``folder``; ``shelf`` keeps the wheels, ``store`` the locks.
+    """Builds images from the table in ``folder``; ``shelf`` keeps the wheels, ``store`` the locks.
 
-    ``base`` replaces the base of every row. ``connect`` must give a client that waits long for an answer.
+    ``base`` replaces the base of every row. ``connect`` must return a client with a long timeout.
     """
 
     connect: Connect
@@ -51,7 +51,7 @@ class ImageBuilder:
     say: Say = lambda line: None
 
     def build(self, build: Build, image: str) -> str:
-        """The image of a row under its name, made anew; its id."""
+        """Builds the image of a row, replacing one of that name; returns its id."""
         began = time.monotonic()
         with self._alone(image), closing(self.connect()) as client, _context() as context:
             base = self._base(client, build)
@@ -80,7 +80,7 @@ class ImageBuilder:
             )
 
     def extend(self, build: Build, onto: str, extra: Extra, image: str) -> str:
-        """An image like ``onto`` with other companions, or with what a script needs; its id."""
+        """Builds an image upon ``onto`` with other companions or with a script's packages; returns its id."""
         began = time.monotonic()
         with self._alone(image), closing(self.connect()) as client, _context() as context:
             (context / "wheels").mkdir()
@@ -97,7 +97,7 @@ class ImageBuilder:
             return self._run(client, context, image, {"BUILD": onto}, labels)
 
     def _base(self, client: Any, build: Build) -> str:
-        """The base that was asked for, else the one made here if there is one, else the table's."""
+        """Returns the base that was asked for, else the local one if there is one, else the table's."""
         if self.base:
             return self.base
         try:
@@ -111,7 +111,7 @@ class ImageBuilder:
         try:
             return str(client.images.get(image).id)
         except docker.errors.ImageNotFound:
-            return image  # it is pulled by the build; its name holds the digest
+            return image  # the build pulls it; its name contains the digest
 
     def _run(
         self, client: Any, context: Path, image: str, arguments: dict[str, str], labels: dict[str, str]
@@ -124,25 +124,25 @@ class ImageBuilder:
                 )
             except docker.errors.BuildError as error:
                 raise EnvironmentUnavailable(f"cannot build {image}: {_failure(error)}") from error
-            # The stage with the wheels is larger than the image, and every row has its own.
+            # Each row leaves a stage with the wheels, which is larger than the image.
             client.images.prune(filters={"dangling": True, "label": STAGE})
             if before not in (image, built.id):
                 self._remove_nameless(client, before)
         return str(built.id)
 
     def _remove_nameless(self, client: Any, key: str) -> None:
-        """Remove an image whose name another has now, unless somebody uses it or has given it a name."""
+        """Removes an image that lost its name to a new build, unless it is in use or has another name."""
         with use_lock(self.store, key) as lock:
             try:
                 if lock.take() and not client.images.get(key).tags:
                     client.images.remove(key)
                     forget_use(self.store, key)
             except (docker.errors.APIError, OSError):
-                return  # a container of it is there, or an image upon it
+                return  # a container or another image uses it
 
     @contextmanager
     def _alone(self, image: str) -> Iterator[None]:
-        """One lab at a time builds an image of this name."""
+        """Holds the lock for builds of this name; raises EnvironmentUnavailable if that takes too long."""
         name = "".join(letter if letter.isalnum() else "-" for letter in image)
         with Lock(self.store / "locks" / f"image-{name}.lock") as lock:
             if not lock.take(wait_s=BUILD_TIMEOUT_S):
@@ -162,14 +162,14 @@ def _write_requirements(context: Path, wheels: Sequence[PinnedWheel]) -> None:
 
 
 def _others(known: str, wheels: Sequence[PinnedWheel]) -> dict[str, str]:
-    """The wheels that an image was made from, without those of projects that are replaced."""
+    """Returns the image's wheels without those of projects that are replaced."""
     replaced = {wheel.project for wheel in wheels}
     pinned = [PinnedWheel(name=name, sha256=sha256) for name, sha256 in json.loads(known).items()]
     return {wheel.name: wheel.sha256 for wheel in pinned if wheel.project not in replaced}
 
 
 def _failure(error: docker.errors.BuildError) -> str:
-    """The reason of a failed build: what the failing step printed last, rather than its exit code."""
+    """Returns the reason of a failed build: the last output of the failing step, then the error."""
     lines = [str(part.get("stream", "")).strip() for part in error.build_log]
     said = [line for line in lines if line and not line.startswith(("Step ", "--->", "Removing"))]
     return (said[-1][:200] + "; " if said else "") + one_line(error)

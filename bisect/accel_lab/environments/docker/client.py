@@ -1,4 +1,4 @@
-"""Connects to the docker daemon; where there is none, one line says why and what to do."""
+"""Connects to the docker daemon; without one, the error says why in one line and what to do."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ LABEL = "accel-lab"
 API_TIMEOUT_S = 60
 _HERE = ("unix://", "npipe://", "tcp://localhost", "tcp://127.0.0.1", "http://localhost", "http://127.0.0.1")
 
-Connect = Callable[[], Any]  # gives a docker.DockerClient, or what stands for one in a test
+Connect = Callable[[], Any]  # returns a docker.DockerClient or a test's stand-in
 
 
 def connector(host: str = "", *, timeout_s: float = API_TIMEOUT_S) -> Connect:
-    """What opens a client of the daemon at ``host``, by default the one that docker's own variables name.
+    """Returns a function that opens a client of the daemon at ``host``, by default the one of DOCKER_HOST.
 
-    A client is one connection pool and not made for several threads, so every run opens its own.
+    A client is one connection pool and is not thread-safe, so every run opens its own.
     """
 
     def connect() -> Any:
@@ -55,7 +55,7 @@ def _no_daemon(address: str, error: BaseException) -> str:
 
 @contextmanager
 def daemon_errors(doing: str) -> Iterator[None]:
-    """Turns the daemon's and the connection's errors into one line each: what we were doing, and why not."""
+    """Turns errors of docker into EnvironmentUnavailable; ``doing`` starts the message."""
     try:
         yield
     except docker.errors.ImageNotFound as error:
@@ -64,13 +64,13 @@ def daemon_errors(doing: str) -> Iterator[None]:
         raise EnvironmentUnavailable(f"{doing}: docker says: {one_line(error)}") from error
     except docker.errors.DockerException as error:
         raise EnvironmentUnavailable(f"{doing}: {one_line(error)}") from error
-    except OSError as error:  # which the errors of its HTTP library are
+    except OSError as error:  # includes the errors of docker's HTTP library
         raise EnvironmentUnavailable(
             f"{doing}: the docker daemon no longer answers ({one_line(error)})"
         ) from error
 
 
 def one_line(error: BaseException) -> str:
-    """The error's message on one line; of an API error what the daemon itself said."""
+    """Returns the error's message on one line; for an API error the daemon's explanation."""
     text = str(getattr(error, "explanation", None) or error) or type(error).__name__
     return " ".join(text.split())[:300]

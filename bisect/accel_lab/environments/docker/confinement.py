@@ -1,4 +1,4 @@
-"""How a container is isolated: pure, from the limits of a run to the arguments that create its container."""
+"""Isolates a container: pure functions from a run's limits to the arguments that create the container."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from docker.types import LogConfig, Mount, Ulimit
 from accel_lab.core.machine.variables import steering
 from accel_lab.core.probe import Limits
 
-# Threads take pids too, and an honest program on a large machine has hundreds; a fork bomb fills any number.
+# Threads take pids too; normal programs have hundreds on a large machine, a fork bomb takes any number.
 PIDS_PER_PROCESS = 4
 TMP_BYTES = 2 << 30
 SHM_BYTES = 1 << 30
@@ -18,12 +18,13 @@ HOME = "/tmp/home"
 
 
 def environment(base: Mapping[str, str], extra: Sequence[str] = ()) -> dict[str, str]:
-    """The variables that are set inside: those of ``base`` that a run may depend on, and where it may write.
+    """Returns the variables set in the container: those of ``base`` that may affect a run, and writable
+    places.
 
-    ``extra`` names further variables of ``base`` that the user wants inside.
+    ``extra`` names further variables of ``base`` to pass on.
     """
     env = steering(base, extra)
-    # torch asks for the user's name, and this one is in no table of users.
+    # torch asks for the user's name, and this user is not in the image's /etc/passwd.
     env |= {"HOME": HOME, "USER": "probe", "LOGNAME": "probe", "TMPDIR": "/tmp"}
     env["XDG_CACHE_HOME"] = f"{HOME}/.cache"
     return env
@@ -38,15 +39,15 @@ def creation(
     security: Sequence[str] = (),
     labels: Mapping[str, str],
 ) -> dict[str, Any]:
-    """The arguments of ``containers.create`` that every run has, whatever it runs.
+    """Returns the arguments of ``containers.create`` that all runs share.
 
-    ``security`` is what the daemon says of its own security options.
+    ``security`` are the security options that the daemon reports.
     """
     memory = limits.memory_mb << 20
     file_bytes = limits.file_mb << 20
     options = ["no-new-privileges:true"]
     if any("name=selinux" in option for option in security):
-        options.append("label=disable")  # the run's folder carries no container's label
+        options.append("label=disable")  # the run's folder has no container label
     settings: dict[str, Any] = {
         "network_mode": "none",
         "read_only": True,
@@ -58,10 +59,10 @@ def creation(
         "privileged": False,
         "pids_limit": limits.processes * PIDS_PER_PROCESS,
         "mem_limit": memory,
-        "memswap_limit": memory,  # no swap beyond it
+        "memswap_limit": memory,  # no swap on top
         "nano_cpus": int(cpus * 1e9),
         "shm_size": min(SHM_BYTES, memory),
-        # Only such that are lowered: what the daemon has less of itself it cannot give, and would not start.
+        # Only limits that we lower: a container that asks for more than the daemon has does not start.
         "ulimits": [
             Ulimit(name="fsize", soft=file_bytes, hard=file_bytes),
             Ulimit(name="core", soft=0, hard=0),
@@ -70,14 +71,14 @@ def creation(
         "ipc_mode": "private",
         "hostname": "probe",
         "healthcheck": {"test": ["NONE"]},
-        # The log holds one line of ours; a run's own output goes to its files.
+        # The container's log holds only our report; the run's output goes to files.
         "log_config": LogConfig(type="json-file", config={"max-size": "1m", "max-file": "1"}),
         "labels": dict(labels),
-        # Not detached, or the daemon would keep its standard input open when the lab is gone.
+        # Not detached: the daemon would keep its standard input open after the lab is gone.
         "detach": False,
         "stdin_open": True,
         "tty": False,
     }
     if any("name=userns" in option for option in security):
-        settings["userns_mode"] = "host"  # else the caller's number would mean another user
+        settings["userns_mode"] = "host"  # otherwise the uid would map to another user
     return settings

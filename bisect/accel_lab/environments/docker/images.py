@@ -1,7 +1,7 @@
-"""The images of pinned builds that the daemon keeps: what they take, when they were used, how they go away.
+"""Lists, sizes, verifies and removes the images of pinned builds that the daemon keeps.
 
-Only what the lab has built counts: an image with the lab's labels, under the lab's name and no other. The
-base, the lab's own image and whatever else the daemon has are read for shared layers, and never touched.
+Only images with the lab's labels and only the lab's name count. The base, the lab's own image and all others
+are read for shared layers and never changed.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from .pinned_builds import PinnedWheel
 from .runner import DockerRunner
 from .uses import forget_use, is_held, last_use, use_lock
 
-#: A daemon that hangs must not hold up a list.
+#: Seconds: short for listing, so that a hanging daemon does not block it; longer for the rest.
 QUICK_S, PATIENT_S = 3.0, 120.0
 VERIFY_TIMEOUT_S = 600.0
 _OURS = IMAGE.partition(":")[0] + ":"
 
-#: A layer and all that lies below it.
+#: A layer with all layers below it.
 Layers = tuple[tuple[Any, ...], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeptImage:
-    """One image. ``used`` is when a lab with this store last ran in it, None if that is not known."""
+    """One image. ``used`` is when a lab with this store last ran in it, or None if unknown."""
 
     key: str
     names: tuple[str, ...]
@@ -63,24 +63,24 @@ class KeptImage:
 
     @property
     def moment(self) -> float:
-        """When it was used last, as far as that is known: not before it was made."""
+        """Time of the last known use; at least the time it was made."""
         return max(self.made, self.used or 0.0)
 
     @property
     def wheels(self) -> list[PinnedWheel]:
-        """The files that it was made from."""
+        """The wheels that it was made from."""
         found = json.loads(self.labels.get(WHEELS) or "{}")
         return [PinnedWheel(name=name, sha256=sha256) for name, sha256 in found.items()]
 
     @property
     def python(self) -> str:
-        """The version of its Python, as the wheels tell it."""
+        """Version of its Python, derived from the wheels' tags."""
         tags = [wheel.name.split("-")[-3] for wheel in self.wheels if wheel.project == "torch"]
         return f"{tags[0][2]}.{tags[0][3:]}" if tags and tags[0].startswith("cp3") else ""
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """What its labels tell."""
+        """The contents that its labels record."""
         torch = [wheel.version for wheel in self.wheels if wheel.project == "torch"]
         return {
             "torch": torch[0] if torch else self.labels[TORCH],
@@ -101,32 +101,32 @@ class KeptImage:
 
 
 class ImageShelf:
-    """The lab's images of one daemon. ``store`` is the folder that remembers their use.
+    """The lab's images of one daemon; the folder ``store`` records their use.
 
-    Raises :class:`EnvironmentUnavailable` in one line where no daemon answers.
+    Raises :class:`EnvironmentUnavailable` if no daemon answers.
     """
 
     def __init__(self, store: Path, *, connect: Connect | None = None) -> None:
         self._store = store
         quick = connect or connector(timeout_s=QUICK_S)
-        quick().close()  # answers at once, or not at all
+        quick().close()  # fails fast without a daemon
         self._connect = connect or connector(timeout_s=PATIENT_S)
         self._entries, self._others = self._look()
 
     def entries(self) -> list[KeptImage]:
-        """The images, the one used last first."""
+        """Returns the images, most recently used first."""
         return sorted(self._entries, key=lambda entry: -entry.moment)
 
     @property
     def own(self) -> dict[str, int]:
-        """The bytes that no other image has, by key."""
+        """Bytes that no other image of the lab shares, by key."""
         return {
             entry.key: self._bytes([entry], [e for e in self._entries if e is not entry])
             for entry in self._entries
         }
 
     def takes(self, keys: Collection[str]) -> int:
-        """What these images take together, without the layers that images of others have too."""
+        """Returns the bytes of these images together, without layers shared with images of others."""
         return self._bytes([entry for entry in self._entries if entry.key in keys], [])
 
     def _bytes(self, images: Collection[KeptImage], beside: Collection[KeptImage]) -> int:
@@ -135,10 +135,10 @@ class ImageShelf:
         mine = {place for entry in images for place in _places(entry.layers)}
         return sum(int(place[-1][-1]) for place in mine - known)
 
-    # -- looking -------------------------------------------------------------------------------
+    # -- listing -------------------------------------------------------------------------------
 
     def _look(self) -> tuple[list[KeptImage], list[Layers]]:
-        """The lab's images, and what the others are made of."""
+        """Returns the lab's images, and the layers of all other images."""
         mine, others = [], []
         with closing(self._connect()) as client, daemon_errors("cannot list the images"):
             busy = _busy(client)
@@ -168,14 +168,14 @@ class ImageShelf:
     # -- removing ------------------------------------------------------------------------------
 
     def try_remove(self, key: str, *, dry_run: bool = False) -> bool:
-        """Remove an image unless a container or a lab uses it; says whether it went (or would)."""
+        """Removes an image unless it is in use; returns whether it was (or would be) removed."""
         entry = next(entry for entry in self._entries if entry.key == key)
         with use_lock(self._store, entry.id) as lock:
             try:
                 if not lock.take():
                     return False
             except OSError:
-                pass  # a store that cannot be written has locked nothing either
+                pass  # a read-only store holds no locks
             with closing(self._connect()) as client, daemon_errors(f"cannot remove {key}"):
                 if entry.id in _busy(client) or not self._is_still(client, entry):
                     return False
@@ -188,14 +188,14 @@ class ImageShelf:
             return removed
 
     def _is_still(self, client: Any, entry: KeptImage) -> bool:
-        """Whether its names still mean this image and it has no other: it may have been built anew."""
+        """Whether the image still has exactly these names; it may have been rebuilt."""
         now = {row["Id"]: row for row in client.api.images()}.get(entry.id)
         return now is not None and is_ours(now) and set(now["RepoTags"]) == set(entry.names)
 
-    # -- checking ------------------------------------------------------------------------------
+    # -- verifying -----------------------------------------------------------------------------
 
     def verify(self, key: str) -> list[str]:
-        """What is wrong with an image, one line each: its torch is used, its packages are compared."""
+        """Runs the image's torch and compares its packages; returns what is wrong, one line each."""
         entry = next(entry for entry in self._entries if entry.key == key)
         python = entry.labels.get(PYTHON_AT) or "python3"
         try:
@@ -219,16 +219,17 @@ class ImageShelf:
 
 
 def is_ours(row: Mapping[str, Any]) -> bool:
-    """Whether an image, as the daemon lists it, is a pinned build of the lab and nothing else.
+    """Whether an image, as the daemon lists it, is a pinned build of the lab.
 
-    What a user builds upon one inherits its labels; what a user has named too is theirs as well.
+    Images that a user builds upon one inherit its labels, and an image that the user named too is theirs;
+    neither counts.
     """
     names = [name for name in row.get("RepoTags") or () if name != "<none>:<none>"]
     return TORCH in (row.get("Labels") or {}) and bool(names) and all(n.startswith(_OURS) for n in names)
 
 
 def _busy(client: Any) -> set[str]:
-    """The images that have a container, running or not; one that a killed lab left does not count."""
+    """Returns the images of all containers, running or not, except those that a killed lab left."""
     rows = client.api.containers(all=True)
     return {str(row.get("ImageID")) for row in rows if not is_leftover(row.get("Labels") or {})}
 
@@ -247,7 +248,7 @@ def _remove(client: Any, names: Collection[str]) -> bool:
 
 
 def _layers(history: Collection[Mapping[str, Any]]) -> Layers:
-    """The steps of a build that take room, the oldest first. Images that share a step share its time."""
+    """Returns the build steps with content, oldest first. Images that share a step share its time."""
     return tuple(
         (step.get("Created"), step.get("CreatedBy"), int(step["Size"]))
         for step in reversed(list(history))
@@ -256,12 +257,12 @@ def _layers(history: Collection[Mapping[str, Any]]) -> Layers:
 
 
 def _places(layers: Layers) -> Iterator[Layers]:
-    """Each layer with those below it: a step on another ground is another layer."""
+    """Yields each layer with those below it; the same step upon other layers is another layer."""
     return (layers[: count + 1] for count in range(len(layers)))
 
 
 def _moment(created: Any) -> float:
-    """A time of the daemon's, which is a number or a text."""
+    """Converts a time of the daemon's, a number or a text."""
     if isinstance(created, int | float):
         return float(created)
     try:

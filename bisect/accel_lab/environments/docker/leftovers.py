@@ -1,4 +1,4 @@
-"""Containers that a killed lab left behind: known by their labels, removed by the next lab."""
+"""Removes containers that a killed lab left behind; their labels identify them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MARGIN_S = 600.0
 
 
 def labels(marker: str, timeout_s: float) -> dict[str, str]:
-    """The labels of a run's container: its marker, the process that waits for it, and its latest end."""
+    """Returns the labels of a run's container: its marker, the waiting process, and a deadline."""
     return {
         RUN: marker,
         OWNER: f"{_machine()} {os.getpid()} {_born(os.getpid())}",
@@ -29,10 +29,10 @@ def labels(marker: str, timeout_s: float) -> dict[str, str]:
 
 
 def is_leftover(found: Mapping[str, str]) -> bool:
-    """Whether nobody waits for this container any more.
+    """Whether no process waits for this container any more.
 
-    A process of this machine is asked for; of one elsewhere (a lab in a container with our daemon's socket)
-    only the clock decides.
+    On this machine the waiting process is looked up. For a lab elsewhere (in a container with our daemon's
+    socket) only the deadline counts.
     """
     machine, _, process = found.get(OWNER, "").rpartition(" ")[0].partition(" ")
     if machine == _machine() and process.isdigit():
@@ -42,7 +42,7 @@ def is_leftover(found: Mapping[str, str]) -> bool:
 
 
 def remove_leftovers(client: Any) -> int:
-    """Remove them; how many there were."""
+    """Removes leftover containers; returns their number."""
     removed = 0
     with daemon_errors("cannot look for containers of earlier runs"):
         for container in client.containers.list(all=True, filters={"label": RUN}, ignore_removed=True):
@@ -50,13 +50,13 @@ def remove_leftovers(client: Any) -> int:
                 try:
                     container.remove(force=True, v=True)
                 except docker.errors.APIError:
-                    continue  # another lab was faster, or it is being removed
+                    continue  # another lab is removing it
                 removed += 1
     return removed
 
 
 def _machine() -> str:
-    """This machine since its last start, as far as pids mean the same."""
+    """Identifies this boot of this machine and its pid namespace, within which pids are comparable."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         space = os.readlink("/proc/self/ns/pid")
@@ -66,7 +66,7 @@ def _machine() -> str:
 
 
 def _born(pid: int) -> str:
-    """When a process started, unlike that of a later one of the same pid; empty if it is gone."""
+    """Returns a process's start time, which differs if the pid is reused; empty if it is gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19].decode()
     except (OSError, IndexError):

@@ -1,6 +1,6 @@
-"""What a container sees of this machine: the run's own folder to write, the script's to read, little else.
+"""Chooses what a container sees of this machine: the run's own folder writable, the script's read-only.
 
-Every folder is mounted at its own path, so that a job, a traceback and a link mean the same in and outside.
+Every folder is mounted at its own path, so that paths in jobs, tracebacks and links mean the same inside.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pathlib import Path
 
 from docker.types import Mount
 
-# A lab that runs as root lets the container run as this user: nobody's, on any machine.
+# User in the container of a lab that runs as root; no machine's user has this uid.
 NOBODY = 61_337
 COPY_BYTES = 64 << 20
 COPY_ENTRIES = 2_000
-# Folders that are never shown whole, however short the path to the script is.
+# Folders that are never mounted as a whole.
 _WIDE = frozenset(
     {
         *("/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib32", "/lib64", "/libx32", "/media", "/mnt"),
@@ -29,7 +29,7 @@ _WIDE = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class User:
-    """Who runs inside. ``owns`` says that it is another user than ours, who is given the run's folder."""
+    """The user in the container. ``owns`` means that it differs from ours and must own the run's folder."""
 
     uid: int
     gid: int
@@ -41,10 +41,10 @@ class User:
 
 
 def user_for(security: Sequence[str]) -> User:
-    """The user inside, from what the daemon says of its security options.
+    """Chooses the user in the container, given the daemon's security options.
 
     It is the caller, who can then read and remove what the run wrote. A rootless daemon maps its root to the
-    caller; for a caller that is root it is an unprivileged user.
+    caller. If the caller is root, it is an unprivileged user.
     """
     if any("name=rootless" in option for option in security):
         return User(uid=0, gid=0)
@@ -54,7 +54,7 @@ def user_for(security: Sequence[str]) -> User:
 
 
 def is_wide(folder: Path) -> bool:
-    """Whether a folder holds far more than a script's own files: a home, a part of the system."""
+    """Whether a folder holds far more than a script's own files, such as a home or a part of the system."""
     own = Path.home()
     return (
         folder == Path(folder.anchor)
@@ -65,9 +65,9 @@ def is_wide(folder: Path) -> bool:
 
 
 def shown(paths: Sequence[Path]) -> list[Path]:
-    """The folders, or single files, that are shown for these: a file's folder, unless that is too wide.
+    """Returns the folders or single files to mount for these paths: a file's folder, unless that is too wide.
 
-    Both the path as it was written and the one without links, as the child resolves it.
+    Both the path as written and the path without links are returned, since the child resolves links.
     """
     found: dict[Path, None] = {}
     for path in paths:
@@ -84,10 +84,10 @@ def shown(paths: Sequence[Path]) -> list[Path]:
 
 
 def homes_of(places: Sequence[Path]) -> list[Path]:
-    """The homes that lie on the way to these places.
+    """Returns the home folders above these places.
 
-    The image may have such a folder and close it to the user inside (``/root`` is root's alone), who then
-    could not come to what is mounted below. So an open folder without anything is put in its place.
+    The image may have such a folder and close it to the container's user (``/root`` is only for root), who
+    then could not reach the mounts below. An open, empty folder is mounted in its place.
     """
     found: dict[Path, None] = {}
     for place in places:
@@ -103,22 +103,22 @@ def homes_of(places: Sequence[Path]) -> list[Path]:
 
 
 class Views:
-    """Read-only mounts, with copies of what another user may not read where the container is another user."""
+    """Makes the mounts of runs; if the container has another user, unreadable files are copied for it."""
 
     def __init__(self, folder: Path, user: User, python: str = "") -> None:
-        """``python`` is the image's interpreter: what it lies in is never hidden."""
+        """``python`` is the image's interpreter, whose folders are never hidden."""
         self._folder = folder
         self._user = user
         self._python = Path(python)
         self._copies: dict[Path, Path] = {}
 
     def mounts(self, read: Sequence[Path], write: Path) -> list[Mount]:
-        """The mounts of one run: ``read`` only to look at, ``write`` its own."""
+        """Returns the mounts of one run: ``read`` read-only, ``write`` writable."""
         shown_too = [place for place in read if place != write]
         sources = {**self._open_homes([*shown_too, write]), **{p: self._source(p) for p in shown_too}}
         for place in (*sources, write):
             for outer, source in sources.items():
-                # A mount point below a copy has to be there: nothing can be made in what is read-only.
+                # A mount point below a copy must exist, because nothing can be made on a read-only mount.
                 if outer in place.parents and source != outer:
                     self._make_point(source, place.relative_to(outer), place)
         if self._user.owns:
@@ -130,7 +130,7 @@ class Views:
         return [*read_only, Mount(target=str(write), source=str(write), type="bind")]
 
     def _open_homes(self, places: Sequence[Path]) -> dict[Path, Path]:
-        """Homes on the way to the places, and an open folder for each: a tmpfs takes the image's mode."""
+        """Makes an open folder for each home above the places; a tmpfs would take the image's mode."""
         found = {}
         for home in homes_of(places):
             if home not in self._python.parents:
@@ -151,7 +151,7 @@ class Views:
 
     @staticmethod
     def _make_point(folder: Path, inner: Path, place: Path) -> None:
-        """A mount point below a folder, whose outer folders anybody may enter, whatever our umask is."""
+        """Makes a mount point below a folder; its parents are accessible to everybody despite our umask."""
         at = folder
         for part in inner.parts[:-1]:
             at /= part
@@ -165,7 +165,7 @@ class Views:
 
 
 def _first(place: Path) -> Iterator[Path]:
-    """The folder and what lies in it, which is where permissions usually tell; or the file."""
+    """Yields the folder and its direct entries, whose permissions usually represent the rest; or the file."""
     yield place
     if place.is_dir():
         try:
@@ -184,9 +184,9 @@ def _is_open(path: Path) -> bool:
 
 
 def copy_open(place: Path, target: Path, *, without: Container[Path] = ()) -> None:
-    """A copy that everybody may read, of at most so many files and bytes: the nearest first, no caches.
+    """Copies a folder so that everybody can read it, nearest entries first, up to a limit and without caches.
 
-    ``without`` are folders that are left out: the workspace may lie in the user's folder.
+    ``without`` are folders to leave out, since the workspace may be inside the user's folder.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     if place.is_file():
@@ -222,7 +222,7 @@ def copy_open(place: Path, target: Path, *, without: Container[Path] = ()) -> No
 
 
 def give(folder: Path, user: User) -> None:
-    """Make a folder of ours the container's user's: it is removed by us, who are root."""
+    """Makes the container's user the owner of a folder of ours; we are root and can still remove it."""
     os.chown(folder, user.uid, user.gid)
     for base, folders, files in os.walk(folder):
         for name in (*folders, *files):

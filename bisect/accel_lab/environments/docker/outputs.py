@@ -1,7 +1,7 @@
-"""What a container leaves in the run's folder, made safe for who reads it: no links, no pipes, no devices.
+"""Makes what a container leaves in the run's folder safe to read: no links, pipes or devices.
 
-The script inside may put anything there. What we measure and cut is the file that we opened, not what goes by
-its name afterwards.
+The script in the container may put anything there. We measure and cut the files that we opened, not what
+their names refer to later.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from accel_lab.core.errors import LabError
 
 
 class Outputs:
-    """The output files of one run, held open; one file may stand for both streams."""
+    """The output files of one run, held open; one file may serve both streams."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
         self._files: dict[Path, int] = {}
@@ -32,11 +32,11 @@ class Outputs:
 
     @property
     def size(self) -> int:
-        """The bytes in all of them."""
+        """Bytes in all files."""
         return sum(os.fstat(file).st_size for file in self._files.values())
 
     def cut(self, allowed: int) -> bool:
-        """Cut each to so many bytes; whether they were more together."""
+        """Cuts each file to ``allowed`` bytes; returns whether they exceeded it together."""
         if self.size <= allowed:
             return False
         for file in self._files.values():
@@ -45,7 +45,7 @@ class Outputs:
         return True
 
     def restore(self) -> None:
-        """Put them back where the run has put something else under their names, or nothing."""
+        """Writes the files back where the run removed or replaced them."""
         for path, file in self._files.items():
             here = os.fstat(file)
             try:
@@ -73,10 +73,10 @@ class Outputs:
 
 
 def make_safe(folder: Path, private: Path) -> None:
-    """Remove from a run's folder what is neither a file nor a folder, and take rights from what stays.
+    """Removes everything but files and folders from a run's folder, and clears setuid and setgid bits.
 
-    ``private`` is the run's working directory: it holds links on purpose and nobody reads it. Where that is
-    the folder itself, other runs' folders may lie below, which are none of ours.
+    ``private`` is the run's working directory: it contains links on purpose, and nobody reads it. If it is
+    the folder itself, folders below may belong to other runs and are not touched.
     """
     for base, folders, files in os.walk(folder):
         for name in (*folders, *files):
@@ -88,7 +88,7 @@ def make_safe(folder: Path, private: Path) -> None:
                 elif mode & (stat.S_ISUID | stat.S_ISGID):
                     path.chmod(stat.S_IMODE(mode) & 0o777)
             except OSError:
-                continue  # not to be read either, then
+                continue  # then it cannot be read either
         if Path(base) == private:
             return
         folders[:] = [name for name in folders if Path(base, name) != private]

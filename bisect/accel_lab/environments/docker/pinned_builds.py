@@ -1,4 +1,4 @@
-"""The table of pinned builds (``docker/builds.toml``): which files an image of a release is made from."""
+"""Reads the table of pinned builds (``docker/builds.toml``): the wheels from which each image is made."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, kw_only=True)
 class PinnedWheel:
-    """One file of a build."""
+    """One wheel of a build."""
 
     name: str
     sha256: str
@@ -46,13 +46,13 @@ class PinnedWheel:
 
     @property
     def requirement(self) -> str:
-        """A line of a requirements file that nothing else satisfies."""
+        """The line of a requirements file that only this wheel satisfies."""
         return f"{self.project}=={self.version} --hash=sha256:{self.sha256}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Build:
-    """One row: a release of torch with everything around it."""
+    """One row of the table: a release of torch with its Python, base image and companions."""
 
     version: str
     python: str
@@ -62,7 +62,7 @@ class Build:
 
     @property
     def torch(self) -> tuple[PinnedWheel, ...]:
-        """The wheels of torch that will do, the best first."""
+        """The acceptable wheels of torch, the best first."""
         return tuple(wheel for wheel in self.wheels if wheel.project == "torch")
 
     @property
@@ -71,12 +71,12 @@ class Build:
 
     @property
     def recipe(self) -> str:
-        """Twelve hex digits over all that the row says, to tell an image of an older row."""
+        """Twelve hex digits over the row's contents, which identify images made from an older row."""
         text = json.dumps([self.version, self.python, sorted((w.name, w.sha256) for w in self.wheels)])
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def release(self) -> Release:
-        """The row as the version line knows a release."""
+        """Converts the row to a :class:`Release`."""
         return Release(
             version=self.version,
             uploaded=self.uploaded,
@@ -86,12 +86,15 @@ class Build:
 
 
 def is_slim(wheel: PinnedWheel) -> bool:
-    """Whether a wheel of torch wants libraries that a pinned build does not have: those of an accelerator."""
+    """Whether a wheel of torch needs accelerator libraries, which a pinned build does not contain."""
     return not local_part(wheel.version).startswith("cpu")
 
 
 def find_folder(named: Path | None = None) -> Path | None:
-    """The folder with table and Dockerfile: the one that holds ``named``, the checkout's, the installed."""
+    """Returns the folder of the table and Dockerfile: that of ``named``, the checkout's or the installed one.
+
+    None if there is none. Raises :class:`UsageError` if ``named`` is not a file.
+    """
     if named is not None:
         if not named.is_file():
             raise UsageError(f"no table of pinned builds at {named}")
@@ -104,7 +107,7 @@ def find_folder(named: Path | None = None) -> Path | None:
 
 
 def read_table(path: Path) -> list[Build]:
-    """The rows, oldest release first; :class:`UsageError` says in one line what is wrong with one."""
+    """Reads the rows, oldest release first. Raises :class:`UsageError` for an invalid row."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:

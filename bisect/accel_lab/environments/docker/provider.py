@@ -1,4 +1,4 @@
-"""Provider ``docker``: an image per release, from the table of pinned builds or by a name of the user's."""
+"""Provider ``docker``: one image for each release, from the table of pinned builds or by the user's name."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CHECK_TIMEOUT_S = 60.0
 
 
 class Workspace(Protocol):
-    """What a runner has to know of the run's folder (``execution.workspace.Workspace``)."""
+    """The part of ``execution.run_folder.workspace.Workspace`` that a runner needs."""
 
     @property
     def root(self) -> Path: ...
@@ -47,10 +47,10 @@ class Workspace(Protocol):
 
 
 class DockerProvider:
-    """Images by name: ``accel-lab-torch:2.13.0``, or what ``options.image`` makes of a version.
+    """Provides images by name: ``accel-lab-torch:2.13.0``, or ``options.image`` with the version filled in.
 
-    ``build`` allows to build an image that is missing (as ``options.build_images`` does), ``again`` builds it
-    anyway, ``base`` is built upon in the place of the table's. ``say`` gets what a build is about to do.
+    ``build`` allows building a missing image (as ``options.build_images`` does), ``again`` builds it in any
+    case. ``base`` replaces the table's base. ``say`` gets a line before each step of a build.
     """
 
     name = "docker"
@@ -80,7 +80,7 @@ class DockerProvider:
         self._pattern = options.image or IMAGE
         folder = find_folder(options.builds)
         table = options.builds or (folder / TABLE if folder else None)
-        # The user's own images are none of the table's builds.
+        # The user's own images do not belong to the table's builds.
         self._table = {row.version: row for row in read_table(table)} if table and not options.image else {}
         self._builder: ImageBuilder | None = None
         if folder is not None:
@@ -99,7 +99,10 @@ class DockerProvider:
     # -- the protocol --------------------------------------------------------------------------
 
     def releases(self, *, pre: bool = False) -> list[Release]:
-        """The releases that images are there for, and those that could be built if that is allowed."""
+        """Returns the releases with an image, and with ``build`` those of the table too, oldest first.
+
+        Raises :class:`EnvironmentUnavailable` if there is none.
+        """
         found = {row.version: row.release() for row in self._table.values()} if self._build else {}
         for version in self._local():
             row = self._table.get(version)
@@ -115,9 +118,10 @@ class DockerProvider:
         return sorted(found.values(), key=lambda release: order(release.version))
 
     def spec(self, version: str, *, pins: Sequence[tuple[str, str]] = ()) -> EnvironmentSpec:
-        """The image of a release; with ``pins`` or requirements of the script one that is made from it.
+        """Returns the image of a release; with ``pins`` or packages of the script, an image made from it.
 
-        One that is there is named with its digest, so that another image of that name is another environment.
+        The name of an existing image includes its digest, so that a later image of that name is another
+        environment.
         """
         row = self._table.get(version)
         spec = EnvironmentSpec(
@@ -136,7 +140,11 @@ class DockerProvider:
         return replace(spec, image=image if found is None else f"{image}@{found.id}")
 
     def make(self, spec: EnvironmentSpec) -> Environment:
-        """The image, asked what it has before it is used; built if it is missing and that is allowed."""
+        """Returns the image, built if it is missing and building is allowed; its interpreter is checked
+        first.
+
+        Raises :class:`EnvironmentUnavailable` otherwise.
+        """
         began = time.monotonic()
         row = self._table.get(spec.torch)
         image = spec.image.partition("@")[0]
@@ -147,7 +155,7 @@ class DockerProvider:
             self._make_image(spec.torch, base, row)
             cached = False
         if extra and self._image(image) is None:
-            # A few wheels on top of what is there: nothing that one would want to be asked for first.
+            # Adding a few wheels to an existing image needs no permission.
             if row is None or self._builder is None:
                 raise EnvironmentUnavailable(
                     f"no image {image}: the lab can put {extra.text} only upon builds of docker/builds.toml"
@@ -162,7 +170,7 @@ class DockerProvider:
         return self._environment(spec, row, found, 0.0 if cached else time.monotonic() - began, cached)
 
     def _hold(self, key: str, image: str) -> None:
-        """Keep `env prune` of others from an image as long as this provider is open."""
+        """Keeps other labs' `env prune` from removing an image while this provider is open."""
         with self._lock:
             if key not in self._held:
                 lock = use_lock(self._options.folder, key)
@@ -170,14 +178,14 @@ class DockerProvider:
                     if not lock.take(shared=True, wait_s=CHECK_TIMEOUT_S):
                         raise EnvironmentUnavailable(f"the image {image} is being removed by another lab")
                 except OSError:
-                    pass  # a store that cannot be written: then nothing is locked there by anyone
+                    pass  # a read-only store holds no locks
                 self._held[key] = lock
         note_use(self._options.folder, key)
         if self._image(key) is None:
             raise EnvironmentUnavailable(f"the image {image} was removed meanwhile")
 
     def close(self) -> None:
-        """Let others remove what was used here."""
+        """Releases the images that were used here."""
         with self._lock:
             held, self._held = self._held, {}
         for lock in held.values():
@@ -194,9 +202,10 @@ class DockerProvider:
     def runner(
         self, environment: Environment, workspace: Workspace, *, read: Sequence[Path] = ()
     ) -> DockerRunner:
-        """What a prober runs its commands with, in containers of this image.
+        """Returns the function with which a prober runs commands in containers of this image.
 
-        ``read`` are further files and folders that the script needs; its own folder and the user's are shown.
+        ``read`` are further files and folders that the script needs; its own folder and the user's are
+        mounted anyway.
         """
         script = self._options.script
         return DockerRunner(
@@ -220,7 +229,7 @@ class DockerProvider:
         return self._pattern.replace(_VERSION, version)
 
     def _local(self) -> Iterator[str]:
-        """The versions that an image is there for, by its name."""
+        """Yields the versions that have an image with a matching name."""
         head, _, tail = self._pattern.partition(_VERSION)
         form = re.compile(re.escape(head) + r"(\d[^-]*)" + re.escape(tail))
         with closing(self._connect()) as client, daemon_errors("cannot list the images"):
@@ -231,7 +240,6 @@ class DockerProvider:
                 yield match[1]
 
     def _image(self, name: str) -> Any:
-        """The image of that name, None if it is not there."""
         with closing(self._connect()) as client, daemon_errors(f"cannot look at {name}"):
             try:
                 return client.images.get(name)
@@ -276,7 +284,7 @@ class DockerProvider:
         )
 
     def _ask(self, image: str, python: str) -> dict[str, Any]:
-        """What the image's interpreter has, asked in a container as strict as those of the runs."""
+        """Asks the image's interpreter for its packages, in a container as strict as those of runs."""
         runner = DockerRunner(
             connect=self._connect, image=image, python=python, keep=self._options.folder / "docker"
         )

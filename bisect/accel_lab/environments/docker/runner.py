@@ -1,8 +1,8 @@
-"""Runs a command in a container of its own: what ``execution.process.run`` does, isolated.
+"""Runs a command in its own container: the isolated counterpart of ``execution.process.run``.
 
-The same arguments and the same answer, so a prober does not know which of the two it was given. The command
-sees the run's folder, the script's and the copied child, each at its own path; it has no network, no
-privileges, a read-only system, and ends whole at its limits. What it found travels in the run's files.
+Arguments and result are the same, so a prober does not know which of the two it uses. The command sees the
+run's folder, the script's and the copied child, each at its own path. It has no network, no privileges and a
+read-only system, and its limits end the whole container. Results travel in the run's files.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ SLOW_S = 0.25
 STATS_S = 0.5
 STACKS_S = 0.5
 GRACE_S = 1.0
-MARKER = "ACCEL_LAB_PROBE"  # the same variable as in a process of this machine
-# Handed over as text: it runs on the image's Python, whatever that can import.
+MARKER = "ACCEL_LAB_PROBE"  # the same variable as for a process on this machine
+# Passed as source text, because it runs on the image's Python, which cannot import the lab.
 _INSIDE = Path(accel_lab.__file__).with_name("child") / "container_init.py"
 _OVER = ("exited", "dead", "removing")
 
@@ -46,9 +46,9 @@ _OVER = ("exited", "dead", "removing")
 class DockerRunner:
     """A callable with the arguments of ``execution.process.run``, for one image and one workspace.
 
-    ``read`` are folders and files that every run may look at (the copied child, the user's folder); that of
-    the script is found in the command. ``keep`` is a folder for what is made for the container.
-    ``variables`` are names of further environment variables that are handed in.
+    ``read`` are folders and files that every run may read (the copied child, the user's folder); the script's
+    folder is derived from the command. ``keep`` is a folder for files made for the container. ``variables``
+    names further environment variables to pass on.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class DockerRunner:
         self._security = tuple(about.get("SecurityOptions") or ())
         self._cpus = min(cpus or float("inf"), float(about.get("NCPU") or os.cpu_count() or 1))
         self.user: User = user_for(self._security)
-        # Of its own, because several runners may work in one workspace.
+        # Unique, because several runners may share a workspace.
         self._views = Views(keep / uuid.uuid4().hex[:8], self.user, python)
 
     def __call__(
@@ -95,9 +95,9 @@ class DockerRunner:
         stop: threading.Event | None = None,
         written: Sequence[Path] = (),
     ) -> Ended:
-        """Run a command to its end, or to its limits. When this returns, no container of it is left.
+        """Runs a command to its end or to its limits; when this returns, its container is gone.
 
-        ``written`` is not needed: all that it can fill is the folder of its outputs, which is measured.
+        ``written`` is not used: the run can only fill the folder of its outputs, which is measured.
         """
         if stop is not None and stop.is_set():
             return Ended(limit="interrupted")
@@ -138,7 +138,7 @@ class DockerRunner:
         outputs: Outputs,
         stop: threading.Event | None,
     ) -> Ended:
-        with self._lock:  # views are made once, for all runs of this workspace
+        with self._lock:  # the lock makes each view only once for all runs of this workspace
             mounts = self._views.mounts(read, write)
         client = self._connect()
         try:
@@ -161,7 +161,7 @@ class DockerRunner:
             lifeline: Any = None
             try:
                 with daemon_errors(f"cannot start a container of {self._image}"):
-                    # Its standard input: when this process is gone, however it went, the daemon closes it.
+                    # Its standard input: when this process ends in any way, the daemon closes it.
                     lifeline = client.api.attach_socket(container.id, params={"stdin": 1, "stream": 1})
                     container.start()
                 watch = _Watch(client, container.id, limits, outputs, write)
@@ -191,7 +191,7 @@ class DockerRunner:
         if limit is None and (state.get("OOMKilled") or watch.was_full(number, peak_mb)):
             limit = "memory"
         if limit is None and not report:
-            # The first program was killed from inside, or never came to run the command.
+            # The first program was killed from inside, or failed before it ran the command.
             status = int(state.get("ExitCode") or 0)
             if status != 128 + signal.SIGKILL:
                 said = " ".join(log.split())[-200:] or state.get("Error") or "nothing"
@@ -209,8 +209,6 @@ class DockerRunner:
 
 
 class _Watch:
-    """Looks after one container until it has ended or must be ended."""
-
     def __init__(self, client: Any, key: str, limits: Limits, outputs: Outputs, write: Path) -> None:
         self.peak_mb = 0.0
         self._client = client
@@ -228,13 +226,13 @@ class _Watch:
         return time.monotonic() - self._began
 
     def state(self) -> dict[str, Any]:
-        """The container's state as the daemon reports it."""
+        """Returns the container's state as the daemon reports it."""
         found: dict[str, Any] = self._client.api.inspect_container(self._key)
         self._pids_limit = int((found.get("HostConfig") or {}).get("PidsLimit") or 0)
         return dict(found["State"])
 
     def attend(self, stop: threading.Event | None) -> str | None:
-        """Wait until it has ended by itself (None) or must be ended (why)."""
+        """Waits until the container has ended (returns None) or must be ended (returns the limit)."""
         pause, stats_at = QUICK_S, STATS_S
         while self.state()["Status"] not in _OVER:
             if stop is not None and stop.is_set():
@@ -249,7 +247,7 @@ class _Watch:
                 self._measure()
                 stats_at = self.seconds + STATS_S
                 if 0 < self._pids_limit <= self._processes + 1:
-                    return "processes"  # the kernel lets no more in, and who wanted them cannot go on
+                    return "processes"  # the kernel refuses more processes, so the run cannot go on
             if stop is None:
                 time.sleep(pause)
             else:
@@ -258,10 +256,10 @@ class _Watch:
         return None
 
     def end(self, limit: str) -> None:
-        """Ask politely, unless that would only let it grow, then kill: with the first program die all."""
+        """Ends the container: INT, TERM, then KILL; at once if the exceeded limit would keep growing."""
         steps: list[tuple[str, float]] = [("SIGINT", GRACE_S), ("SIGTERM", GRACE_S)]
         if limit == "timeout":
-            steps.insert(0, ("SIGUSR1", STACKS_S))  # the Python stacks, if there is a handler
+            steps.insert(0, ("SIGUSR1", STACKS_S))  # the handler, if any, writes the Python stacks
         if limit in ("output", "processes", "memory", "disk"):
             steps = []
         for name, grace in [*steps, ("SIGKILL", 10 * GRACE_S)]:
@@ -276,15 +274,15 @@ class _Watch:
                 time.sleep(QUICK_S)
 
     def was_full(self, number: int | None, peak_mb: float) -> bool:
-        """Whether a kill that nobody admits to came from the kernel: the daemon may hear of it too late."""
+        """Whether an unexplained kill was the kernel's for memory, which the daemon may report too late."""
         return number == signal.SIGKILL and peak_mb > 0.9 * self._limits.memory_mb
 
     def cut(self) -> bool:
-        """Cut output files to their limit; whether they were longer."""
+        """Cuts output files to their limit; returns whether they exceeded it."""
         return self._outputs.cut(self._limits.output_mb << 20)
 
     def log(self) -> str:
-        """The end of the container's own log."""
+        """Returns the end of the container's own log."""
         data: bytes = self._client.api.logs(self._key, stdout=True, stderr=True, tail=50)
         return data.decode("utf-8", "replace")
 
@@ -294,7 +292,7 @@ class _Watch:
         try:
             stats = self._client.api.stats(self._key, stream=False, one_shot=True)
         except (docker.errors.DockerException, OSError, ValueError):
-            self._has_stats = False  # an old daemon; the kernel keeps the limits without us
+            self._has_stats = False  # an old daemon; the kernel still enforces the limits
             return
         memory = stats.get("memory_stats") or {}
         detail = memory.get("stats") or {}
@@ -315,14 +313,14 @@ def _report(log: str, token: str) -> dict[str, Any] | None:
 
 
 def _paths(env: Mapping[str, str], read: Sequence[Path]) -> dict[str, str]:
-    """PYTHONPATH, as far as what it names can be seen inside."""
+    """Returns PYTHONPATH, reduced to what is visible in the container."""
     names = [name for name in env.get("PYTHONPATH", "").split(os.pathsep) if name]
     seen = [name for name in names if any(place in (Path(name), *Path(name).parents) for place in read)]
     return {"PYTHONPATH": os.pathsep.join(seen)} if seen else {}
 
 
 def _programs(command: Sequence[str]) -> list[Path]:
-    """The files that a command names, and the program of the job that it names."""
+    """Returns the files in a command, and the program of the job in it."""
     found = []
     for word in command[1:]:
         path = Path(word)
@@ -341,7 +339,7 @@ def _programs(command: Sequence[str]) -> list[Path]:
 
 
 def _remove(container: Any) -> None:
-    """Remove a container with all that is in it, or say that it stays."""
+    """Removes a container with its volumes; raises LabError if that fails twice."""
     for again in (True, False):
         try:
             container.remove(force=True, v=True)

@@ -1,7 +1,7 @@
-"""Who uses an image of the lab now, and when it was used last: the daemon remembers neither.
+"""Records which labs use an image and when it was last used, which the daemon does not.
 
-Both are kept in the folder of environments: containers come and go with each run, and between two runs an
-image that a search needs would look forgotten.
+Both are kept in the folder of environments. Containers exist only during runs, so without this an image that
+a search needs would look unused between two runs.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from accel_lab.core.machine.locks import Lock
 
 
 def use_lock(store: Path, image: str) -> Lock:
-    """The lock of an image by its id: shared while a lab may run in it, exclusive to remove it."""
+    """Returns the lock of an image by its id: shared by labs that run in it, exclusive for its removal."""
     return Lock(store / "locks" / f"image-{_short(image)}.lock")
 
 
 def is_held(lock: Lock) -> bool:
-    """Whether anyone has it."""
+    """Whether any process holds the lock."""
     with lock:
         try:
             return not lock.take()
@@ -26,17 +26,17 @@ def is_held(lock: Lock) -> bool:
 
 
 def note_use(store: Path, image: str) -> None:
-    """Note that an image is used now."""
+    """Records that an image is used now."""
     file = _file(store, image)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
     except OSError:
-        pass  # a store that may only be read
+        pass  # a read-only store
 
 
 def last_use(store: Path, image: str) -> float | None:
-    """When it was; None if that is not known."""
+    """Returns the time of the last use, or None if unknown."""
     try:
         return _file(store, image).stat().st_mtime
     except OSError:
@@ -44,7 +44,7 @@ def last_use(store: Path, image: str) -> float | None:
 
 
 def forget_use(store: Path, image: str) -> None:
-    """The image is gone."""
+    """Removes the record of an image that is gone."""
     _file(store, image).unlink(missing_ok=True)
 
 

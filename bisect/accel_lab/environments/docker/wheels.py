@@ -1,4 +1,4 @@
-"""Brings the files of a pinned build together: each fetched by pip once, checked by its sha256, and kept."""
+"""Collects the wheels of a pinned build: pip downloads each once, its sha256 is checked, and it is kept."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from accel_lab.environments.uv.tool import UvTool
 from .pinned_builds import Build, PinnedWheel, is_slim
 
 _CHUNK = 1 << 20
-# The tags of a wheel for this machine that pip is to take, whatever machine and Python pip itself runs on.
+# Platform tags for this machine, whatever machine and Python pip itself runs on.
 _PLATFORMS = (
     "manylinux_2_28",
     "manylinux_2_27",
@@ -39,7 +39,7 @@ _PLATFORMS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Extra:
-    """What an image has beyond its row: companions at another version, and what a script needs."""
+    """An image's additions to its row: companions at another version, and a script's packages."""
 
     pins: tuple[tuple[str, str], ...] = ()
     packages: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class Extra:
 
 
 class WheelShelf:
-    """A folder of wheels by sha256, filled by pip from the index that it, or ``index``, names."""
+    """A folder of wheels by sha256; pip fills it from ``index`` or from its configured index."""
 
     def __init__(self, folder: Path, index: Index, commands: Commands) -> None:
         self._folder = folder
@@ -61,7 +61,7 @@ class WheelShelf:
         self._commands = commands
 
     def gather(self, build: Build, target: Path) -> list[PinnedWheel]:
-        """Put the files of a build into ``target``; which they are. Of torch the first that can be had."""
+        """Puts the wheels of a build (the first available torch) into ``target`` and returns them."""
         reasons = []
         for torch in build.torch:
             try:
@@ -76,7 +76,7 @@ class WheelShelf:
         return [torch, *build.companions]
 
     def put(self, wheel: PinnedWheel, python: str, target: Path) -> None:
-        """Put one file into ``target``, fetching it if it is not on the shelf."""
+        """Puts one wheel into ``target``; downloads it if it is not kept yet, and checks its sha256."""
         kept = self._folder / wheel.sha256 / wheel.name
         if not kept.is_file():
             with tempfile.TemporaryDirectory(prefix="accel-lab-") as name:
@@ -91,14 +91,14 @@ class WheelShelf:
                 kept.parent.mkdir(parents=True, exist_ok=True)
                 part = kept.with_name(f".{os.getpid()}-{wheel.name}")
                 shutil.move(found[0], part)
-                os.replace(part, kept)  # seen whole or not at all
+                os.replace(part, kept)  # atomically
         elif digest(kept) != wheel.sha256:
             shutil.rmtree(kept.parent)
             raise EnvironmentUnavailable(f"{wheel.name} had changed on the disk: removed, try again")
         place(kept, target / wheel.name)
 
     def resolve(self, extra: Extra, build: Build, torch: str, target: Path) -> list[PinnedWheel]:
-        """Put into ``target`` what ``extra`` needs besides, or in the place of, what the build has."""
+        """Puts into ``target`` the wheels of ``extra`` that the build lacks or has at another version."""
         held = {wheel.project: wheel.version for wheel in build.companions}
         held.update((canonicalize_name(name), version) for name, version in extra.pins)
         tool = UvTool(self._commands, self._index, self._folder.parent / "cache")
@@ -145,7 +145,7 @@ class WheelShelf:
             *index_options(self._index),
             *options,
         ]
-        # A constraint that a machine's own configuration sets is not for a build that pins every file itself.
+        # The build pins every file itself, so a constraint from the machine's configuration does not apply.
         env = {**plain_environment(), "PIP_CONSTRAINT": ""}
         said = self._commands(command, env)
         if not said.ok:
@@ -160,7 +160,7 @@ class WheelShelf:
 
 
 def index_options(index: Index) -> list[str]:
-    """The index as pip's options; nothing where it is what pip is configured with anyway."""
+    """Returns the index as options of pip; empty if pip's own configuration applies."""
     options = ["--no-index"] if index.url == NO_INDEX else ["--index-url", index.url] if index.url else []
     for url in index.extra_urls:
         options += ["--extra-index-url", url]
@@ -175,7 +175,7 @@ def _last_error(stderr: str) -> str:
 
 
 def digest(path: Path) -> str:
-    """The sha256 of a file."""
+    """Returns the sha256 of a file."""
     found = hashlib.sha256()
     with open(path, "rb") as stream:
         while chunk := stream.read(_CHUNK):
@@ -184,7 +184,7 @@ def digest(path: Path) -> str:
 
 
 def place(source: Path, target: Path) -> None:
-    """A second name for a file, or a copy on another disk."""
+    """Hard-links a file, or copies it to another disk."""
     try:
         os.link(source, target)
     except OSError:
@@ -192,7 +192,7 @@ def place(source: Path, target: Path) -> None:
 
 
 def make_stubs(torch: Path, target: Path, commands: Commands) -> tuple[str, ...]:
-    """Stubs for the CUDA libraries that a wheel of torch wants, into ``target``; their names."""
+    """Writes stubs for a torch wheel's CUDA libraries into ``target``; returns their names."""
     if not is_slim(PinnedWheel(name=torch.name, sha256="")):
         return ()
     with tempfile.TemporaryDirectory(prefix="accel-lab-") as name:

@@ -1,1 +1,1 @@
-"""Package indexes and releases: which wheels there are, which fit, and which a person means."""
+"""Package indexes and releases: which wheels exist, which fit, and which releases a user's words name."""

@@ -1,4 +1,4 @@
-"""Which wheel, which Python and whether slim: what a release's environment is made from on this machine."""
+"""Chooses a release's wheel, its Python, and whether to leave out the CUDA libraries."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from .releases import Wheel, choose_wheel, compiles_on, local_part, order, publi
 
 
 def has_gpu() -> bool:
-    """Whether an NVIDIA driver is loaded; asked of the system, since the lab has no torch."""
+    """Whether an NVIDIA driver is loaded; asks the system, because the lab itself has no torch."""
     return any(Path(name).exists() for name in ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg"))
 
 
-_ENOUGH = 0.75  # of the releases that the most capable Python serves
+_ENOUGH = 0.75  # share of the releases that the best Python supports
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
-    """A release as it is installed here."""
+    """A release with the wheel and Python that are used on this machine."""
 
     release: Release
     wheel: Wheel
@@ -34,7 +34,7 @@ class Chosen:
 
 
 class Chooser:
-    """Asks the indexes once which wheels there are, and answers from that. Safe with several threads."""
+    """Reads the indexes' wheels once and chooses among them. Thread-safe."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Chooser:
         *,
         gpu: bool,
     ) -> None:
-        """``notes`` is appended to: what a person should read once."""
+        """``notes`` is appended to: lines for the user."""
         self.interpreters = interpreters
         self._options = options
         self._memory = memory
@@ -55,14 +55,14 @@ class Chooser:
         self._lock = threading.Lock()
 
     def releases(self, *, pre: bool) -> list[Release]:
-        """The releases that a Python of this machine can run, oldest first."""
+        """Returns the releases that a Python of this machine can run, oldest first."""
         pythons = [self._options.python] if self._options.python else list(self.interpreters)
         tags = {"py3", *(python_tag(version) for version in pythons)}
         found = releases_of(self._wheels(), self.line_python(), gpu=self._gpu)
         return [r for r in found if (pre or not r.prerelease) and tags.intersection(r.pythons)]
 
     def choose(self, version: str) -> Chosen:
-        """How a release is installed. Raises :class:`EnvironmentUnavailable` where it cannot be."""
+        """Chooses the wheel and Python of a release. Raises :class:`EnvironmentUnavailable` if none fits."""
         wheels = [w for w in self._wheels() if order(public(w.version)) == order(public(version))]
         if local_part(version):
             wheels = [w for w in wheels if local_part(w.version) == local_part(version)]
@@ -79,7 +79,7 @@ class Chooser:
         return Chosen(release=release, wheel=wheel, python=python)
 
     def wants_slim(self, version: str) -> bool:
-        """Without the CUDA libraries: where there is no GPU and no build for the CPU, or as it was asked."""
+        """Whether to leave out the CUDA libraries: as the user asked, else without a GPU and a CPU build."""
         if self._options.slim != "auto":
             return self._options.slim == "yes"
         if local_part(version).startswith("cpu") or self._gpu or not sys.platform.startswith("linux"):
@@ -91,7 +91,7 @@ class Chooser:
         return True
 
     def line_python(self) -> str:
-        """The one Python for the whole line: the lab's own, unless another one serves many more releases."""
+        """Returns the line's Python: the lab's own, unless another supports many more releases."""
         if self._options.python:
             return self._options.python
         found = releases_of(self._wheels())
@@ -105,7 +105,7 @@ class Chooser:
         return next(python for python, count in counts.items() if count == best)
 
     def size_of(self, version: str, python: str) -> int:
-        """Bytes of the wheel of an exact version; 0 where the index does not tell."""
+        """Returns the bytes of the wheel of an exact version, or 0 if the index does not say."""
         wheels = [wheel for wheel in self._wheels() if wheel.version == version]
         wheel = choose_wheel(wheels, python, gpu=self._gpu)
         return wheel.size_bytes if wheel else 0
@@ -123,7 +123,7 @@ class Chooser:
         return listing.wheels
 
     def _python_for(self, version: str, tags: set[str]) -> str:
-        """The line's Python, or another one that is here where the release cannot run on that."""
+        """Returns the line's Python, or another local one if the release cannot run on that."""
         usual = self.line_python()
         others = [] if self._options.python else sorted(self.interpreters, key=order, reverse=True)
         able = [python for python in (usual, *others) if tags.intersection((python_tag(python), "py3"))]

@@ -1,4 +1,4 @@
-"""Which releases a person means: ``2.4..2.15``, ``2.6.0,2.9.1``, ``all``, ``minor``, and mixtures of them."""
+"""Parses a choice of releases: ``2.4..2.15``, ``2.6.0,2.9.1``, ``all``, ``minor``, or combinations."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ HELP = "2.4..2.15, 2.6.0, 2.9 (its last patch), all, minor (last patch of each m
 
 
 def select(spec: str, releases: Sequence[Release]) -> list[Release]:
-    """The releases that ``spec`` names, oldest first, each once; :class:`UsageError` if it names none.
+    """Returns the releases that ``spec`` names, oldest first, without duplicates.
 
-    Both ends of a range count, and ``2.15`` as its end means all of 2.15. A release that was withdrawn
-    (yanked) is taken only where it is named in full.
+    Ranges include both ends, and ``2.15`` as an end includes all of 2.15. A withdrawn (yanked) release is
+    taken only if it is named in full. Raises :class:`UsageError` if ``spec`` names no release.
     """
     if not releases:
         raise UsageError("there are no releases to choose from")
@@ -49,7 +49,7 @@ def _item(item: str, releases: Sequence[Release]) -> list[Release]:
 
 
 def last_patches(releases: Sequence[Release]) -> list[Release]:
-    """The newest release of each minor; a pre-release only where the minor has nothing else."""
+    """Returns the newest release of each minor; a pre-release only if the minor has nothing else."""
     newest: dict[tuple[int, ...], Release] = {}
     for release in releases:
         minor = parts(release.version)[:2]
@@ -82,7 +82,7 @@ def _range(item: str, releases: Sequence[Release]) -> list[Release]:
 
 
 def _within(version: str, end: str) -> bool:
-    """Whether a version belongs to a shortened one: 2.15.1 to 2.15, 2.15.0rc1 too."""
+    """Whether a version belongs to a shortened one: 2.15.1 and 2.15.0rc1 belong to 2.15."""
     wanted = parts(end)
     return len(wanted) < 3 and parts(version)[: len(wanted)] == wanted and end.replace(".", "").isdigit()
 

@@ -1,4 +1,4 @@
-"""Where pip would take packages from: its configuration files and PIP_* variables, read as pip reads them."""
+"""Reads pip's index settings from its configuration files and PIP_* variables, with pip's precedence."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from accel_lab.core.errors import UsageError
 from accel_lab.core.machine.environment import Index
 from accel_lab.core.untrusted.settings_files import read_capped
 
-_SECTIONS = ("global", "install")  # the later one wins
+_SECTIONS = ("global", "install")  # the later section overrides
 _SYSTEM = Path("/etc/pip.conf")
 
 
 def pip_index(environ: Mapping[str, str] | None = None, prefix: str = sys.prefix) -> Index:
-    """The index options of pip on this machine; empty fields where pip has its default."""
+    """Returns pip's index options on this machine; a field is empty where pip uses its default."""
     environ = os.environ if environ is None else environ
     found: dict[str, str] = {}
     for file in _files(environ, prefix):
@@ -35,12 +35,12 @@ def pip_index(environ: Mapping[str, str] | None = None, prefix: str = sys.prefix
     )
 
 
-#: As ``Index.url``: no index at all, only find-links.
+#: Value of ``Index.url`` for no index at all, only find-links.
 NO_INDEX = "none"
 
 
 def _files(environ: Mapping[str, str], prefix: str) -> list[Path]:
-    """pip's configuration files, weakest first."""
+    """Returns pip's configuration files, lowest precedence first."""
     named = environ.get("PIP_CONFIG_FILE", "")
     if named == os.devnull:
         return []

@@ -1,4 +1,4 @@
-"""Reads which wheels an index has: the JSON API where it is spoken, else the HTML page, else a folder."""
+"""Lists the wheels of an index: by the JSON API, else from the HTML page, else from a folder."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ _MAX_BYTES = 64 << 20
 
 
 class IndexUnreachable(Exception):
-    """One index did not answer; the message is one line."""
+    """An index did not answer; the message is one line."""
 
 
 @dataclass(kw_only=True)
 class Listing:
-    """The wheels that were found, and one line for each index that did not answer or answered from memory."""
+    """The wheels that were found, and a line for each index that failed or was read from the cache."""
 
     wheels: list[Wheel] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
 def list_wheels(index: Index, package: str, *, nightly: bool = False, memory: Path | None = None) -> Listing:
-    """All wheels of a package. An index that does not answer costs a note; ``memory`` keeps answers."""
+    """Lists all wheels of a package. An index that fails only adds a note; ``memory`` is a cache folder."""
     listing = Listing()
     for place in index.find_links:
         _collect(listing, place, package, lambda at=place: list(_links(at, package, index)), None)
@@ -79,7 +79,7 @@ def _collect(listing: Listing, place: str, package: str, read: Any, memory: Path
         try:
             write_atomic(kept, text)
         except OSError:
-            pass  # only a memory
+            pass  # only a cache
 
 
 def _remembered(path: Path) -> tuple[float, list[Wheel]] | None:
@@ -105,7 +105,7 @@ def _simple(url: str, package: str, index: Index) -> Iterator[Wheel]:
             yield from _from_html((folder / "index.html").read_text("utf-8", "replace"), package)
         elif folder.is_dir():
             yield from _from_folder(folder, package)
-        return  # a local index without this package
+        return  # a local index need not have the package
     kind, text = _fetch(page, index)
     if kind is None:
         return
@@ -162,7 +162,7 @@ def _from_json(text: str, package: str, page: str) -> Iterator[Wheel]:
 
 
 class _Anchors(html.parser.HTMLParser):
-    """The links of a simple-index page."""
+    """Collects the links of a simple-index page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -185,11 +185,11 @@ def _from_html(text: str, package: str) -> Iterator[Wheel]:
             yield replace(wheel, sha256=digest[1] if digest else "", yanked=yanked)
 
 
-# -- the wire ----------------------------------------------------------------------------------------
+# -- HTTP --------------------------------------------------------------------------------------------
 
 
 def _fetch(url: str, index: Index) -> tuple[str | None, str]:
-    """Content type and text of a page; no type where the index answers that it lacks the package."""
+    """Returns content type and text of a page; the type is None if the index does not have the package."""
     plain, authorisation = _split_secrets(url)
     headers = {"Accept": _ACCEPT, "User-Agent": "accel-lab"}
     if authorisation:
@@ -210,12 +210,12 @@ def _fetch(url: str, index: Index) -> tuple[str | None, str]:
         raise IndexUnreachable(f"the index at {host} answers {error.code} {error.reason}") from None
     except urllib.error.URLError as error:
         raise IndexUnreachable(f"the index at {host} cannot be reached: {error.reason}") from None
-    except (OSError, ValueError, EOFError) as error:  # a time-out while reading, a broken answer, no URL
+    except (OSError, ValueError, EOFError) as error:  # a timeout, a malformed answer, an invalid URL
         raise IndexUnreachable(f"the index at {host} cannot be read: {error}") from None
 
 
 def _split_secrets(url: str) -> tuple[str, str]:
-    """The URL without user and password, and the header that carries them."""
+    """Returns the URL without user and password, and the header that carries them."""
     target = urllib.parse.urlsplit(url)
     secrets, at, host = target.netloc.rpartition("@")
     if not at:
@@ -225,12 +225,12 @@ def _split_secrets(url: str) -> tuple[str, str]:
 
 
 def hide_secrets(text: str) -> str:
-    """A text whose URLs show neither user nor password."""
+    """Removes users and passwords from the URLs in a text."""
     return re.sub(r"\b(\w+://)[^/@\s]+@", r"\1", text)
 
 
 def without_secrets(index: Index) -> Index:
-    """The index as it may stand in a report."""
+    """Returns the index without secrets, for a report."""
     return replace(
         index,
         url=hide_secrets(index.url),

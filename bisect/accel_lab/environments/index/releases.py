@@ -1,4 +1,4 @@
-"""Versions and wheels by name: their order, which fit this machine, and the releases that they make up."""
+"""Orders versions, parses wheel names, matches wheels to this machine, and groups them by release."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from packaging.version import InvalidVersion, Version
 
 from accel_lab.core.machine.environment import Release
 
-#: torch.compile came with it: the line starts there.
+#: The first release with torch.compile, where the line starts.
 FIRST = "2.0"
-#: Minor version of Python to the first torch whose compiler runs on it. Wheels came earlier: torch 2.0 has
-#: one for Python 3.11, where torch.compile raises (check_if_dynamo_supported in torch/_dynamo/eval_frame.py).
+#: Maps a minor version of Python to the first torch whose compiler runs on it. Wheels came earlier: torch 2.0
+#: has one for Python 3.11, where torch.compile raises (check_if_dynamo_supported in
+#: torch/_dynamo/eval_frame.py).
 _COMPILES_SINCE = {11: (2, 1), 12: (2, 4), 13: (2, 6), 14: (2, 10)}
 
-#: No version has so many characters; Python takes no number of so many digits.
+#: Longest version text; Python refuses to parse integers with very many digits.
 _LONGEST = 200
 _FREE_THREADED = re.compile(r"cp\d+t")
 
 
 def parse_version(text: str) -> Version | None:
-    """The version that ``text`` is, None if it is none."""
+    """Parses a version; returns None if it is invalid."""
     try:
         return Version(text) if len(text) <= _LONGEST else None
     except InvalidVersion:
@@ -33,12 +34,12 @@ def parse_version(text: str) -> Version | None:
 
 
 def order(text: str) -> Version:
-    """A key to sort versions by; what is no version comes first."""
+    """Returns a sort key for versions; invalid ones sort first."""
     return parse_version(text) or Version("0.dev0")
 
 
 def public(version: str) -> str:
-    """A version without its local part: ``2.13.0`` of ``2.13.0+cpu``."""
+    """Strips the local part of a version: ``2.13.0+cpu`` becomes ``2.13.0``."""
     return version.partition("+")[0]
 
 
@@ -47,14 +48,14 @@ def local_part(version: str) -> str:
 
 
 def parts(version: str) -> tuple[int, ...]:
-    """The numbers of the release as they are written: (2, 10) of ``2.10``, (2, 10, 0) of ``2.10.0rc1``."""
+    """Returns the release's numbers as written: ``2.10`` gives (2, 10), ``2.10.0rc1`` gives (2, 10, 0)."""
     match = re.match(r"v?(\d+(?:\.\d+)*)", version[:_LONGEST])
     return tuple(int(part) for part in match[1].split(".")) if match else ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wheel:
-    """One wheel of an index. ``source`` is the index or folder that has it, for people to read."""
+    """One wheel of an index. ``source`` names the index or folder, for the user."""
 
     filename: str
     version: str
@@ -72,14 +73,14 @@ class Wheel:
 
 
 def read_wheel_name(filename: str, package: str) -> Wheel | None:
-    """What a wheel's file name says; None for other files and other packages."""
+    """Parses a wheel's file name; returns None for other files and other packages."""
     try:
         name, version, _, tags = parse_wheel_filename(filename)
     except InvalidWheelFilename:
         return None
     if name != canonicalize_name(package):
         return None
-    # The free-threaded build of a Python has an ABI of its own: the usual one does not take its wheels.
+    # A free-threaded Python has its own ABI, and a normal Python cannot load its wheels.
     usual = {tag.interpreter for tag in tags if not _FREE_THREADED.fullmatch(tag.abi)}
     return Wheel(
         filename=filename,
@@ -90,7 +91,7 @@ def read_wheel_name(filename: str, package: str) -> Wheel | None:
 
 
 def fits(tag: str, system: str = sys.platform, machine: str = "") -> bool:
-    """Whether this machine can load what a platform tag stands for."""
+    """Whether this machine can load wheels with a platform tag."""
     machine = machine or platform.machine().lower()
     if tag == "any":
         return True
@@ -102,19 +103,19 @@ def fits(tag: str, system: str = sys.platform, machine: str = "") -> bool:
 
 
 def python_tag(version: str) -> str:
-    """``cp311`` of ``3.11`` or ``3.11.7``."""
+    """Returns ``cp311`` for ``3.11`` or ``3.11.7``."""
     return "cp" + "".join(version.split(".")[:2])
 
 
 def compiles_on(version: str, python: str) -> bool:
-    """Whether torch.compile of that release runs on a Python (``3.11``) that it has a wheel for."""
+    """Whether torch.compile of that release runs on a Python (``3.11``); a wheel alone does not imply it."""
     return parts(version)[:2] >= _COMPILES_SINCE.get(parts(python)[1], (0, 0))
 
 
 def choose_wheel(wheels: Iterable[Wheel], python: str, *, gpu: bool) -> Wheel | None:
-    """The wheel of one release to install: for this machine and Python, a CPU build where no GPU is.
+    """Chooses one release's wheel for this machine and Python; a CPU build if there is no GPU.
 
-    Among equals the one without a download, then the smallest.
+    Ties go to a local wheel, then to the smallest.
     """
     tags = (python_tag(python), "py3")
     fitting = [w for w in wheels if w.fits_machine and any(tag in w.pythons for tag in tags)]
@@ -134,9 +135,9 @@ def choose_wheel(wheels: Iterable[Wheel], python: str, *, gpu: bool) -> Wheel | 
 
 
 def releases_of(wheels: Sequence[Wheel], python: str = "", *, gpu: bool = False) -> list[Release]:
-    """The releases that wheels for this machine make up, oldest first, from :data:`FIRST` on.
+    """Groups the wheels for this machine by release, oldest first, from :data:`FIRST` on.
 
-    ``python`` is the line's, whose wheel gives size and digest.
+    ``python`` is the line's Python; its wheel gives size and digest.
     """
     found: dict[Version, list[Wheel]] = {}
     for wheel in wheels:

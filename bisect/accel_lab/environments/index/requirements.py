@@ -1,4 +1,4 @@
-"""What the script itself needs: ``--with``, requirements files, and the PEP 723 block in the script."""
+"""Collects the script's requirements: ``--with``, requirements files, and its PEP 723 block."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from packaging.utils import canonicalize_name
 from accel_lab.core.errors import UsageError
 from accel_lab.core.untrusted.settings_files import parse_toml
 
-#: A release of these belongs to one release of torch: their version follows from torch's.
+#: Packages whose version follows from torch's: each of their releases belongs to one of torch.
 FOLLOWERS = frozenset({"torchvision", "torchaudio", "torchtext", "torchdata", "triton", "functorch"})
 
 _BLOCK = re.compile(
     r"(?m)^# /// script[ \t]*$\r?\n(?P<content>(?:^#(?:[ \t].*)?$\r?\n){1,300}?)^# ///[ \t]*$"
 )
-_DEPTH = 10  # requirements files that include each other
+_DEPTH = 10  # nesting of requirements files
 
 
 @dataclass(frozen=True, kw_only=True)
 class Requirements:
-    """Requirement lines for the installer, and what was changed in them, one line each."""
+    """Requirement lines for the installer, and a note for each line that was changed."""
 
     lines: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 def gather(packages: Sequence[str], files: Sequence[Path], script: Path | None = None) -> Requirements:
-    """All that the script needs besides torch. Raises :class:`UsageError` in one line."""
+    """Collects everything that the script needs besides torch. Raises :class:`UsageError`."""
     found = [(line, "--with") for line in packages]
     for file in files:
         found += [(line, str(file)) for line in read_requirements(file)]
@@ -42,7 +42,7 @@ def gather(packages: Sequence[str], files: Sequence[Path], script: Path | None =
 
 
 def _settle(found: Iterable[tuple[str, str]]) -> Requirements:
-    """torch is set by the line, so it is left out; what follows torch loses its version."""
+    """Drops torch, whose version the line sets, and the versions of packages that follow torch."""
     lines, notes = [], []
     for line, origin in found:
         try:
@@ -65,13 +65,13 @@ def _settle(found: Iterable[tuple[str, str]]) -> Requirements:
 
 
 def name_of(line: str) -> str:
-    """The normalised name of the package that a requirement asks for."""
+    """Returns the normalised package name of a requirement, or an empty string."""
     wanted = _unconditional(line)
     return canonicalize_name(wanted.name) if wanted is not None else ""
 
 
 def exact_version(line: str) -> str:
-    """The version of ``NAME==VERSION``, empty where another one would do as well."""
+    """Returns the version of ``NAME==VERSION``, or an empty string for any other requirement."""
     wanted = _unconditional(line)
     pins = list(wanted.specifier) if wanted is not None else []
     exact = len(pins) == 1 and pins[0].operator in ("==", "===") and not pins[0].version.endswith("*")
@@ -79,7 +79,7 @@ def exact_version(line: str) -> str:
 
 
 def _unconditional(line: str) -> Requirement | None:
-    """A requirement without its marker; None if it is none."""
+    """Parses a requirement without its marker; None if it is invalid."""
     try:
         return Requirement(line.partition(";")[0])
     except InvalidRequirement:
@@ -87,7 +87,7 @@ def _unconditional(line: str) -> Requirement | None:
 
 
 def read_requirements(file: Path, depth: int = 0) -> list[str]:
-    """The requirements of a file; other files that it includes are read too."""
+    """Reads the requirements of a file and of the files that it includes. Raises :class:`UsageError`."""
     try:
         text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -112,7 +112,7 @@ def read_requirements(file: Path, depth: int = 0) -> list[str]:
 
 
 def _absolute(line: str, folder: Path) -> str:
-    """``NAME @ ./wheel`` and a bare path, as seen from the file, become paths for anyone."""
+    """Makes the relative path in ``NAME @ ./wheel`` absolute, starting at the file's folder."""
     name, at, target = (piece.strip() for piece in line.partition("@"))
     if at and re.match(r"\.{0,2}/", target):
         return f"{name} @ {(folder / target).resolve().as_uri()}"
@@ -120,11 +120,11 @@ def _absolute(line: str, folder: Path) -> str:
 
 
 def script_needs(script: Path) -> list[str]:
-    """The dependencies in a script's ``# /// script`` block (PEP 723); none where there is no block."""
+    """Returns the dependencies in a script's ``# /// script`` block (PEP 723), or an empty list."""
     try:
         text = script.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
-        return []  # said by whoever runs the script
+        return []  # whoever runs the script reports it
     blocks = [match["content"] for match in _BLOCK.finditer(text)]
     if not blocks:
         return []

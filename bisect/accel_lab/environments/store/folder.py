@@ -1,8 +1,8 @@
-"""The folder of environments: what is there, what it takes, when it was used, and how it goes away.
+"""The store of environments: lists, adds, locks and removes them.
 
-An environment appears by one rename when it is complete and vanishes by one rename before it is deleted, so
-whoever looks sees a whole one or none. ``locks/KEY.lock`` is held exclusively while KEY is made or removed,
-and shared as long as it is used.
+An environment appears by one rename when it is complete, and disappears by one rename before it is deleted,
+so other processes see a complete one or none. ``locks/KEY.lock`` is held exclusively while KEY is made or
+removed, and shared while it is used.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DAY_S = 86_400.0
 
 
 def write_atomic(path: Path, text: str) -> None:
-    """Write a file so that others see the old text or the new one, and nothing else."""
+    """Writes a file atomically: others see the old text or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
@@ -61,7 +61,7 @@ class Entry:
 
 
 class Store:
-    """Environments in ``envs/``, the installer's downloads in ``cache/``, indexes' answers in ``index/``."""
+    """Environments in ``envs/``, uv's downloads in ``cache/``, answers of indexes in ``index/``."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -70,14 +70,14 @@ class Store:
         self.memory = folder / "index"
 
     def lock(self, key: str) -> Lock:
-        """The lock of an environment; not taken yet."""
+        """Returns the lock of an environment, not yet taken."""
         return Lock(self.folder / "locks" / f"{key}.lock")
 
     def place(self, key: str) -> Path:
         return self.environments / key
 
     def manifest(self, key: str) -> dict[str, Any] | None:
-        """What is known of a complete environment, None if it is not there."""
+        """Returns the manifest of a complete environment, or None."""
         try:
             data = json.loads((self.place(key) / MANIFEST).read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -85,7 +85,10 @@ class Store:
         return data if isinstance(data, dict) and data.get("schema") == SCHEMA else None
 
     def start(self, key: str) -> Path:
-        """An empty folder to make an environment in. The caller holds its lock: older ones are left-overs."""
+        """Makes an empty folder to build an environment in; the caller must hold the environment's lock.
+
+        Folders of earlier builds are left over from killed labs and are removed.
+        """
         self.environments.mkdir(parents=True, exist_ok=True)
         for old in self.environments.glob(f"{_BUILDING}{key}-*"):
             shutil.rmtree(old, ignore_errors=True)
@@ -94,7 +97,7 @@ class Store:
         return place
 
     def finish(self, building: Path, key: str, manifest: dict[str, Any]) -> Path:
-        """Let a complete environment appear under its key."""
+        """Moves a complete environment to its key's place and writes its manifest."""
         write_file_list(building)
         text = json.dumps({"schema": SCHEMA, **manifest, "made_at": time.time()}, indent=1, sort_keys=True)
         write_atomic(building / MANIFEST, text)
@@ -104,7 +107,7 @@ class Store:
         return self.place(key)
 
     def remove(self, key: str) -> None:
-        """Let an environment vanish. The caller holds its lock."""
+        """Removes an environment; the caller must hold its lock."""
         gone = self.environments / f"{_REMOVING}{key}-{secrets.token_hex(4)}"
         try:
             os.rename(self.place(key), gone)
@@ -113,14 +116,14 @@ class Store:
         shutil.rmtree(gone, ignore_errors=True)
 
     def touch(self, key: str) -> None:
-        """Note that an environment is used now."""
+        """Records that an environment is used now."""
         try:
             (self.place(key) / USED).touch()
         except OSError:
-            pass  # a store that may only be read
+            pass  # a read-only store
 
     def entries(self) -> list[Entry]:
-        """All complete environments, the one used last first."""
+        """Returns all complete environments, most recently used first."""
         found = []
         for folder in self.folders():
             manifest = self.manifest(folder.name)
@@ -142,7 +145,7 @@ class Store:
         return sorted(found, key=lambda entry: -entry.used)
 
     def is_used(self, key: str) -> bool:
-        """Whether a process, this one included, uses the environment or makes it."""
+        """Whether a process, including this one, uses or makes the environment."""
         with self.lock(key) as lock:
             try:
                 return not lock.take()
@@ -150,7 +153,7 @@ class Store:
                 return False
 
     def sweep(self) -> None:
-        """Delete what labs that were killed left half-made or half-removed."""
+        """Deletes half-made and half-removed environments of killed labs."""
         if not self.environments.is_dir():
             return
         for folder in self.environments.iterdir():
@@ -163,11 +166,11 @@ class Store:
                         shutil.rmtree(folder, ignore_errors=True)
 
     def downloads_lock(self) -> Lock:
-        """Held shared by who installs from the downloads, exclusively by who removes some."""
+        """Returns the lock of the downloads: shared for installing from them, exclusive for removing some."""
         return Lock(self.folder / "locks" / "downloads.lock")
 
     def try_remove(self, key: str, *, dry_run: bool = False) -> bool:
-        """Remove an environment unless it is in use; says whether it went (or would)."""
+        """Removes an environment unless it is in use; returns whether it was (or would be) removed."""
         with self.lock(key) as lock:
             if not lock.take():
                 return False
@@ -176,7 +179,7 @@ class Store:
             return True
 
     def folders(self) -> list[Path]:
-        """The folders of all environments, by key."""
+        """Returns the folders of all environments, sorted by key."""
         try:
             found = [p for p in self.environments.iterdir() if not p.name.startswith(".") and p.is_dir()]
         except OSError:
@@ -185,7 +188,10 @@ class Store:
 
 
 def new_bytes(folder: Path) -> int:
-    """What an environment added to the disk: files that no other one has, the copy in the cache aside."""
+    """Returns the bytes that an environment added to the disk.
+
+    Files with more than two links are shared with other environments; the second link is in the cache.
+    """
     total = 0
     for path, _, names in os.walk(folder):
         for name in names:
@@ -197,11 +203,11 @@ def new_bytes(folder: Path) -> int:
     return total
 
 
-# -- what an environment was when it was made --------------------------------------------------------
+# -- detecting changes -------------------------------------------------------------------------------
 
 
 def _listed(folder: Path) -> Iterator[tuple[str, str]]:
-    """Path and state of every file that must not change: byte code may be written anew at any time."""
+    """Yields path and state of every file that must not change; byte code is skipped."""
     stack = [""]
     while stack:
         inner = stack.pop()
@@ -219,13 +225,13 @@ def _listed(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def write_file_list(folder: Path) -> None:
-    """Note size and time of every file, for :func:`changed_files`."""
+    """Records size and time of every file, for :func:`changed_files`."""
     rows = [f"{state}\t{path}\n" for path, state in _listed(folder)]
     (folder / FILES).write_text("".join(rows), encoding="utf-8", errors="surrogateescape")
 
 
 def changed_files(folder: Path) -> list[str]:
-    """The files that are gone or are not what they were when the environment was made; new ones may be."""
+    """Returns the files that are missing or changed since the environment was made; new files are ignored."""
     try:
         text = (folder / FILES).read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:

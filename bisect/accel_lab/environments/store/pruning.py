@@ -1,4 +1,4 @@
-"""What environments take on disk, where they share it, and what to remove so that they take less."""
+"""Measures environments on disk, including shared files, and removes them by name, age or total size."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_NOTE = 1 << 16  # bytes
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """Bytes on disk. ``own`` are those of files that no other environment has."""
+    """Bytes on disk. ``own`` are the bytes in files that no other environment shares."""
 
     total: int
     own: int
@@ -26,7 +26,7 @@ class Usage:
 
 @dataclass(frozen=True, kw_only=True)
 class Pruned:
-    """What happened to one environment: removed and why, or kept and why."""
+    """What was done with one environment, and why."""
 
     key: str
     label: str
@@ -35,7 +35,7 @@ class Pruned:
 
 
 class Census:
-    """Every file of the store once, and who holds it: environments, the installer's unpacked downloads."""
+    """Counts every file of the store once, with the environments and downloads that share it."""
 
     def __init__(self, store: Store) -> None:
         self._size: dict[Inode, int] = {}
@@ -53,7 +53,7 @@ class Census:
 
     @property
     def environments(self) -> dict[str, Usage]:
-        """What each environment takes."""
+        """The bytes of each environment."""
         sums: dict[str, list[int]] = {}
         for inode, holders in self._holders.items():
             for key in holders:
@@ -64,18 +64,18 @@ class Census:
 
     @property
     def together(self) -> int:
-        """What all takes, downloads included."""
+        """Bytes of everything in the store, downloads included."""
         held = dict(self._size)
         for files in self._downloads.values():
             held.update(files)
         return sum(held.values()) + self._other
 
     def needless(self, keys: Collection[str]) -> list[Path]:
-        """The downloads of which none of these environments has a file."""
+        """Returns the downloads that share no file with these environments."""
         return [folder for folder, files in self._downloads.items() if not self._is_needed(files, keys)]
 
     def takes(self, keys: Collection[str]) -> int:
-        """What is left to take when only these environments stay, and the downloads that they share."""
+        """Returns the bytes that remain if only these environments and the downloads they share stay."""
         held = {i: self._size[i] for i, holders in self._holders.items() if not holders.isdisjoint(keys)}
         for files in self._downloads.values():
             if self._is_needed(files, keys):
@@ -87,7 +87,7 @@ class Census:
 
 
 class Shelf(Protocol):
-    """More environments, kept elsewhere (images): as far as pruning has to know."""
+    """Another collection of environments (images), as far as pruning needs it."""
 
     def entries(self) -> Sequence[Kept]: ...
     def takes(self, keys: Collection[str]) -> int: ...
@@ -95,7 +95,10 @@ class Shelf(Protocol):
 
 
 class Kept(Protocol):
-    """One of them. ``used`` is None where no use of it is known, ``moment`` when it was last used or made."""
+    """One environment of a shelf.
+
+    ``used`` is None if no use is known, ``moment`` is the last use or creation.
+    """
 
     @property
     def key(self) -> str: ...
@@ -116,10 +119,10 @@ def prune(
     max_bytes: int | None = None,
     dry_run: bool = False,
 ) -> tuple[list[Pruned], int]:
-    """Remove what ``keys`` name, what was not used for a time, and then the longest unused until all that is
-    left, virtual environments and ``images``, takes at most ``max_bytes``. One that is in use stays.
+    """Removes environments and images by key, by age, then the least recently used down to ``max_bytes``.
 
-    The downloads that no environment shares go with them. Returns what was done, and the bytes freed.
+    ``max_bytes`` counts everything that stays, virtual environments and ``images``. Environments in use stay.
+    Downloads that no environment shares are removed too. Returns what was done, and the freed bytes.
     """
     kept: list[_Keeper] = []
     if store is not None:
@@ -153,15 +156,13 @@ def prune(
 
 
 class _Keeper:
-    """A shelf while it is pruned."""
-
     def __init__(self, shelf: Shelf) -> None:
         self.shelf = shelf
         self.staying = {entry.key for entry in shelf.entries()}
 
     @property
     def together(self) -> int:
-        """What all takes, before anything is removed."""
+        """Bytes of everything before anything is removed."""
         return self.left
 
     @property
@@ -169,12 +170,12 @@ class _Keeper:
         return self.shelf.takes(self.staying)
 
     def finish(self, dry_run: bool) -> int:
-        """Tidy up; the bytes that are left."""
+        """Finishes the removal; returns the bytes that are left."""
         return self.left
 
 
 class _StoreKeeper(_Keeper):
-    """The folder of environments, with the downloads that they share."""
+    """The folder of environments during pruning, with the shared downloads."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -207,7 +208,7 @@ class _StoreShelf:
 
 
 def _remove_downloads(store: Store, folders: Collection[Path]) -> bool:
-    """Remove unpacked downloads; not while something is installed from them."""
+    """Removes unpacked downloads, unless something is being installed from them."""
     with store.downloads_lock() as lock:
         if not lock.take():
             return False
@@ -218,7 +219,7 @@ def _remove_downloads(store: Store, folders: Collection[Path]) -> bool:
 
 
 def _forget(store: Store, names: Collection[bytes]) -> None:
-    """Remove uv's notes that name these downloads: it would look there, and fail, rather than fetch anew."""
+    """Removes uv's cache entries for these downloads, because uv would fail on them."""
     for note in store.cache.glob("uv/wheels-v*/**/*"):
         try:
             if note.is_symlink():
@@ -228,18 +229,18 @@ def _forget(store: Store, names: Collection[bytes]) -> None:
             else:
                 continue
         except OSError:
-            continue  # gone meanwhile
+            continue  # removed meanwhile
         if any(name in text for name in names):
             note.unlink(missing_ok=True)
 
 
 def download_folders(store: Store) -> list[Path]:
-    """Where uv keeps what it has unpacked, a folder for each wheel."""
+    """Returns uv's folders of unpacked wheels, one for each wheel."""
     return sorted(store.cache.glob("uv/archive-v*/*"))
 
 
 def blocks(folder: Path) -> Iterator[tuple[Inode, int]]:
-    """Inode and bytes on disk of every file below a folder; links are not followed."""
+    """Yields inode and bytes on disk of every file below a folder; links are not followed."""
     stack = [str(folder)]
     while stack:
         try:
@@ -251,4 +252,4 @@ def blocks(folder: Path) -> Iterator[tuple[Inode, int]]:
                         stat = entry.stat(follow_symlinks=False)
                         yield (stat.st_dev, stat.st_ino), stat.st_blocks * 512
         except OSError:
-            continue  # removed by another lab meanwhile
+            continue  # another lab removed it meanwhile

@@ -1,4 +1,4 @@
-"""Is an environment what it says it is: asked of its interpreter before it is used."""
+"""Checks an environment before use by asking its interpreter for its torch and packages."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from accel_lab.core.machine.environment import EnvironmentUnavailable
 from accel_lab.environments.commands import Commands, plain_environment
 
-# Runs on the pinned interpreter, so on every Python of the line. Without `full` torch is only looked at:
-# importing it takes seconds, and the first probe does that anyway.
+# This runs on the pinned interpreter, so on every Python of the line. Without `full` torch's version is read
+# but torch is not imported: that takes seconds, and the first probe does it anyway.
 _ASK = r"""
 import json, os, sys
 try:
@@ -49,10 +49,10 @@ TIMEOUT_S = 600.0
 def ask_interpreter(
     commands: Commands, python: str, *, full: bool = False, isolated: bool = True
 ) -> dict[str, Any]:
-    """What an interpreter has: ``python``, ``torch``, ``packages``; ``full`` imports torch and uses it.
+    """Returns an interpreter's ``python``, ``torch`` and ``packages``; ``full`` imports torch and uses it.
 
-    ``isolated``: neither the user's PYTHONPATH nor their own site-packages count. Raises
-    :class:`EnvironmentUnavailable` if it does not start or has no torch that works.
+    ``isolated`` ignores the user's PYTHONPATH and user site-packages. Raises :class:`EnvironmentUnavailable`
+    if the interpreter does not start or has no working torch.
     """
     env = {**(plain_environment() if isolated else os.environ), "PYTHONDONTWRITEBYTECODE": "1"}
     if full:

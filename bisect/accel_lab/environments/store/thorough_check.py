@@ -1,4 +1,4 @@
-"""The thorough check of a kept environment: its files by digest, its packages, and torch at work."""
+"""Verifies a kept environment thoroughly: digests of its files, its packages, and a computation in torch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CHUNK = 1 << 20
 
 
 def verify_entry(entry: Entry, run: Run) -> list[str]:
-    """What is wrong with an environment, one line each; none if it is what it was when it was made."""
+    """Returns what is wrong with an environment, one line each; empty if it is unchanged and works."""
     faults = []
     changed = changed_files(entry.folder)
     if changed:
@@ -46,14 +46,14 @@ def verify_entry(entry: Entry, run: Run) -> list[str]:
 
 
 def wrong(site_packages: Path) -> list[str]:
-    """The files whose digest is not the one that their wheel's RECORD gives."""
+    """Returns the files whose digest differs from their wheel's RECORD."""
     found = []
     for record in sorted(site_packages.glob("*.dist-info/RECORD")):
         with open(record, encoding="utf-8", newline="") as rows:
             for row in csv.reader(rows):
                 if len(row) == 3 and row[1].startswith("sha256=") and not row[0].endswith(".pyc"):
                     path = site_packages / row[0]
-                    # Scripts are written anew for their place when they are installed.
+                    # Scripts are rewritten for their path at installation.
                     if not row[0].startswith("..") and _digest(path) != row[1].removeprefix("sha256="):
                         found.append(row[0])
     return found

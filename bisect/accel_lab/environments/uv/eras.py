@@ -1,4 +1,4 @@
-"""The era of a release: the date up to which its companions may have been published."""
+"""The era of a release: the latest date at which its companions may have been published."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import re
 
 from accel_lab.core.machine.environment import Release
 
-#: Companions are published around a release, not on the day: torchvision follows within days.
+#: Days after torch's release: torchvision, for one, follows within days.
 DAYS = 7
 
 
 def era_of(release: Release) -> str:
-    """The ISO date that nothing in the environment may be newer than; empty where no date is known.
+    """Returns the ISO date that limits an environment's packages, or an empty string if unknown.
 
-    A nightly carries its date in its version (``2.16.0.dev20261120``).
+    A nightly has its date in its version (``2.16.0.dev20261120``).
     """
     text = release.uploaded[:10]
     if not text:

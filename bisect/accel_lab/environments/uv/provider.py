@@ -1,4 +1,4 @@
-"""Provider ``uv``: a virtual environment per release, made once, its companions of the release's own era."""
+"""Provider ``uv``: one virtual environment for each release, with companions of the release's era."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from .eras import era_of
 from .slim import add_stubs, is_left_out
 from .tool import Resolution, UvTool
 
-#: Besides torch itself: what its compiler imports on some release of the line.
+#: Packages besides torch that its compiler imports on some release.
 COMPANIONS = ("numpy", "setuptools")
-_WAIT_S = 7200.0  # for another lab that makes the same environment
-# What an unpacked build takes, as a multiple of its wheel; the CUDA libraries come on top of it.
+_WAIT_S = 7200.0  # seconds, for another lab that makes the same environment
+# Disk space of a build, as a multiple of its wheel; the CUDA libraries are added to that.
 _UNPACKED, _CUDA_BYTES, _SPARE_BYTES = 2.2, 5 << 30, 300 << 20
 
 
@@ -54,14 +54,14 @@ class UvProvider:
         self._made: dict[str, Environment] = {}
         self._failed: dict[str, str] = {}
 
-    # -- what there is -------------------------------------------------------------------------
+    # -- releases ------------------------------------------------------------------------------
 
     def releases(self, *, pre: bool = False) -> list[Release]:
-        """The releases that a Python of this machine can run, oldest first."""
+        """Returns the releases that a Python of this machine can run, oldest first."""
         return self._chooser.releases(pre=pre or self._options.pre)
 
     def spec(self, version: str, *, pins: Sequence[tuple[str, str]] = ()) -> EnvironmentSpec:
-        """What the environment of a release is made from: its wheel, its Python, its era."""
+        """Returns the specification of a release's environment: its wheel, Python and era."""
         chosen = self._chooser.choose(version)
         return EnvironmentSpec(
             provider=self.name,
@@ -77,7 +77,10 @@ class UvProvider:
     # -- making --------------------------------------------------------------------------------
 
     def make(self, spec: EnvironmentSpec) -> Environment:
-        """The environment: of the store if it is whole, else made. It is held until :meth:`close`."""
+        """Returns the environment from the store if it is intact, else makes it; held until :meth:`close`.
+
+        Raises :class:`EnvironmentUnavailable` if it cannot be made.
+        """
         key = spec.key
         with self._lock:
             if key in self._made:
@@ -105,7 +108,7 @@ class UvProvider:
         return environment
 
     def close(self) -> None:
-        """Let others remove what was made here."""
+        """Releases the environments that were used here."""
         with self._lock:
             held, self._held = self._held, []
             self._made.clear()
@@ -130,15 +133,15 @@ class UvProvider:
             lock.release()
             if not lock.take(wait_s=_WAIT_S):
                 raise EnvironmentUnavailable(f"{spec.label} is damaged and in use by another lab")
-            # Between the two locks another lab may have made it; and from the exclusive lock to the shared
-            # one it may vanish again, so it is looked for once more.
+            # Between the two locks another lab may have made it. Between the exclusive and the shared lock it
+            # may be removed again, so it is looked up once more.
             if self._found(spec) is None:
                 if built is not None:
                     raise EnvironmentUnavailable(f"{spec.label} was made and cannot be used: see --store")
                 built = self._build(spec)
 
     def _found(self, spec: EnvironmentSpec) -> Environment | None:
-        """The environment of the store, if it is there and still is what it was."""
+        """Returns the store's environment if it exists and is unchanged, else None."""
         manifest = self._store.manifest(spec.key)
         if manifest is None:
             return None
@@ -164,7 +167,7 @@ class UvProvider:
         )
 
     def _build(self, spec: EnvironmentSpec) -> Environment:
-        """Make it beside its place and move it there when it works; half of one is never seen."""
+        """Builds the environment in a separate folder and moves it into place once it works."""
         began = time.monotonic()
         program = self._chooser.interpreters.get(spec.python)
         if program is None:
@@ -254,7 +257,7 @@ class UvProvider:
         )
 
     def _check_room(self, spec: EnvironmentSpec) -> None:
-        """Fail before a download that the disk cannot hold."""
+        """Raises EnvironmentUnavailable before a download that the disk cannot hold."""
         need = _SPARE_BYTES + int(_UNPACKED * self._chooser.size_of(spec.torch, spec.python))
         if not spec.slim and not local_part(spec.torch).startswith("cpu"):
             need += _CUDA_BYTES if sys.platform.startswith("linux") and os.uname().machine == "x86_64" else 0
@@ -271,7 +274,7 @@ def _site_packages(venv: Path) -> Path:
 
 
 def wheels_of(site_packages: Path, resolution: Resolution) -> list[dict[str, str]]:
-    """Name, version, tag and index of what is installed, read from what the installer left."""
+    """Returns name, version, tag and index of the installed wheels, read from their metadata."""
     sources = {line.name: line.source for line in resolution.lines}
     found = []
     for folder in sorted(site_packages.glob("*.dist-info")):

@@ -1,7 +1,7 @@
-"""Reads from a shared object what it needs: libraries, and symbols with the library and version they ask for.
+"""Reads the libraries and undefined symbols, with versions, that a shared object needs.
 
-Only 64-bit little-endian ELF, which is what every wheel of the line holds. Written here because it reads the
-sections it needs from files of a gigabyte in a tenth of a second.
+It supports only 64-bit little-endian ELF, which all wheels of the line contain. It exists because it reads
+the needed sections of a file of a gigabyte in a tenth of a second.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _STB_WEAK, _STT_OBJECT, _STT_TLS = 2, 1, 6
 
 
 class NotElf(Exception):
-    """The file is no shared object that can be read here."""
+    """The file is not a readable shared object."""
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Symbol:
-    """An undefined symbol: the library and version it asks for are empty where it asks for none."""
+    """An undefined symbol; ``library`` and ``version`` are empty if it is unversioned."""
 
     name: str
     library: str = ""
@@ -44,7 +44,7 @@ class SharedObject:
 
 
 def read_shared_object(path: Path) -> SharedObject:
-    """What a shared object needs; weak symbols may stay undefined, so they are left out."""
+    """Reads what a shared object needs, without weak symbols. Raises :class:`NotElf`."""
     try:
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return _read(data)
@@ -60,7 +60,7 @@ def _read(data: mmap.mmap) -> SharedObject:
     sections = [_SECTION.unpack_from(data, offset + size * number) for number in range(count)]
 
     def body(kind: int) -> tuple[bytes, int]:
-        """The first section of a kind, and the section that it is linked to (its strings)."""
+        """Returns the first section of a kind, and the number of the section linked to it (its strings)."""
         for section in sections:
             if section[1] == kind:
                 return data[section[4] : section[4] + section[5]], section[6]
@@ -96,7 +96,7 @@ def _read(data: mmap.mmap) -> SharedObject:
 
 
 def _versions(data: bytes, link: int, strings: object) -> dict[int, tuple[str, str]]:
-    """Number of a version to the library that must have it and its name."""
+    """Maps version numbers to the library that defines the version, and the version's name."""
     found: dict[int, tuple[str, str]] = {}
     if not data or not callable(strings):
         return found

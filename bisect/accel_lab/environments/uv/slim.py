@@ -1,7 +1,7 @@
-"""Slim install: a CUDA build of torch without the CUDA libraries, which a run on the CPU never calls.
+"""Slim install: a CUDA build of torch without the CUDA libraries, which CPU runs never call.
 
-The loader wants every library and symbol that torch's own libraries name. Small stub libraries give it them:
-the right sonames, symbol versions and symbols, and every function answers with an error code.
+The loader needs every library and symbol that torch's own libraries name. Small stub libraries provide them:
+the right sonames, symbol versions and symbols, with functions that return an error code.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from accel_lab.environments.commands import Commands, plain_environment
 
 from .shared_objects import NotElf, SharedObject, Symbol, read_shared_object
 
-#: What no CPU run needs. torch asks for triton on its own; a script that names it gets it.
+#: Packages that CPU runs do not need. torch itself requires triton; a script that names triton gets it.
 _LEFT_OUT = re.compile(r"(nvidia|cuda)(-.*)?|(pytorch-)?triton(-.*)?")
 _LIBRARY = re.compile(r"lib(cu|nv|nccl)")
-#: Only names like CUDA's, where no version says whose a symbol is: the stubs would shadow others' otherwise.
+#: Names of CUDA functions. Unversioned symbols are stubbed only under these names, because stubs would shadow
+#: other libraries' symbols.
 _FUNCTION = re.compile(r"(__)?(cu|nv|nccl)", re.IGNORECASE)
 _TEXT = re.compile(
     r"(GetErrorString|GetErrorName|GetStatusString|GetStatusName|GetLastError(String|Message))$"
@@ -35,13 +36,13 @@ _COMPILERS = ("gcc", "cc", "clang")
 
 
 def is_left_out(package: str) -> bool:
-    """Whether a slim install leaves a package out."""
+    """Whether a slim install leaves out the package."""
     return _LEFT_OUT.fullmatch(canonicalize_name(package)) is not None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stubs:
-    """What was put in the place of the CUDA libraries."""
+    """The stubs that replaced the CUDA libraries."""
 
     libraries: tuple[str, ...]
     symbols: int
@@ -49,7 +50,10 @@ class Stubs:
 
 
 def add_stubs(site_packages: Path, commands: Commands) -> Stubs:
-    """Write a stub for each CUDA library that is asked for and not there, beside torch's own libraries."""
+    """Writes a stub next to torch's libraries for each CUDA library that is needed and missing.
+
+    Raises EnvironmentUnavailable without a C compiler.
+    """
     target = site_packages / "torch" / "lib"
     objects = _shared_objects(site_packages)
     wanted = plan(objects.values(), {path.name for path in objects})
@@ -74,7 +78,7 @@ def add_stubs(site_packages: Path, commands: Commands) -> Stubs:
 
 
 def find_compiler() -> str | None:
-    """A C compiler that can link a stub."""
+    """Returns a C compiler that can link a stub, or None."""
     return next((path for name in _COMPILERS if (path := shutil.which(name))), None)
 
 
@@ -87,15 +91,15 @@ def _shared_objects(site_packages: Path) -> dict[Path, SharedObject]:
                 try:
                     found[path] = read_shared_object(path)
                 except NotElf:
-                    continue  # a linker script, an empty file
+                    continue  # a linker script or an empty file
     return found
 
 
 def plan(objects: Iterable[SharedObject], present: set[str]) -> dict[str, set[Symbol]]:
-    """Which libraries must be made up, and what each must have.
+    """Returns the missing libraries, and the symbols that each stub must define.
 
-    A symbol with a version says whose it is. One without goes into every stub that its user loads, or into
-    all of them, for a user that relies on what others have loaded.
+    A versioned symbol names its library. An unversioned one goes into every stub that its user loads, or into
+    all stubs if the user relies on libraries loaded by others.
     """
     objects = list(objects)
     missing = {
@@ -148,7 +152,7 @@ _RETURNS: Mapping[str, tuple[str, str]] = {
 
 
 def assembly(symbols: Collection[Symbol], machine: str = os.uname().machine) -> str:
-    """The source of a stub: one body for all functions, one that returns a text, and room for data."""
+    """Returns the assembly of a stub: a body for all functions, one that returns a text, space for data."""
     if machine not in _RETURNS:
         raise EnvironmentUnavailable(f"a slim install cannot be made for {machine}: use --full")
     code, text = _RETURNS[machine]
@@ -172,7 +176,7 @@ def assembly(symbols: Collection[Symbol], machine: str = os.uname().machine) -> 
 
 
 def version_script(symbols: Collection[Symbol]) -> str:
-    """Which symbol has which version; those without one are listed without a name."""
+    """Returns the linker's version script; symbols without a version go into a version of their own."""
     versions: dict[str, list[str]] = {}
     for symbol in sorted(symbols):
         if _PLAIN.fullmatch(symbol.name):
@@ -183,7 +187,7 @@ def version_script(symbols: Collection[Symbol]) -> str:
         f"{version} {{ global: {' '.join(f'{name};' for name in sorted(set(names)))} }};"
         for version, names in sorted(versions.items())
     ]
-    if not blocks:  # an anonymous version stands alone
+    if not blocks:  # an anonymous version must be the only one
         return "{ global: *; };\n"
     if plain:
         blocks.append(f"ACCEL_LAB_STUB {{ global: {' '.join(f'{name};' for name in sorted(set(plain)))} }};")

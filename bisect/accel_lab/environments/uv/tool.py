@@ -1,4 +1,4 @@
-"""The uv program: makes a venv, resolves in an era, installs a lock; every failure is one line."""
+"""Wraps the uv program: makes a venv, resolves within an era, installs a lock; each failure is one line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from accel_lab.environments.commands import Commands, Said, plain_environment
 from accel_lab.environments.explain import explain
 from accel_lab.environments.index.pip_settings import NO_INDEX
 
-#: Of uv's own variables only those that say how to reach the network; the others would change the answer.
+#: uv's variables that are kept because they only configure the network; others would change the result.
 _KEPT = (
     "UV_HTTP_TIMEOUT",
     "UV_HTTP_RETRIES",
@@ -29,7 +29,7 @@ _KEPT_PREFIXES = ("UV_CONCURRENT_", "UV_KEYRING_PROVIDER", "UV_PYTHON_INSTALL_DI
 
 @dataclass(frozen=True, kw_only=True)
 class Locked:
-    """One line of a resolution: ``text`` is what to install, ``source`` the index that has it."""
+    """One line of a resolution: ``text`` is the requirement to install, ``source`` its index."""
 
     name: str
     text: str
@@ -42,7 +42,10 @@ class Locked:
 
 @dataclass(frozen=True, kw_only=True)
 class Resolution:
-    """What an environment will hold. ``dated``: the era was kept; else the index gives no dates."""
+    """The contents of an environment.
+
+    ``dated`` is false if the index has no dates, so the era was ignored.
+    """
 
     lines: tuple[Locked, ...]
     dated: bool
@@ -52,12 +55,12 @@ class Resolution:
         return "".join(f"{line.text}\n" for line in self.lines)
 
 
-#: uv looks itself up with sysconfig, which two threads must not set up at once (it answers None for a while).
+#: uv finds itself through sysconfig, whose setup is not thread-safe (it may return None meanwhile).
 _FINDING = threading.Lock()
 
 
 def find_uv() -> str:
-    """The uv program: of the package that the lab depends on, else on PATH."""
+    """Returns the uv of the lab's dependency, else of ``PATH``; raises EnvironmentUnavailable without one."""
     with _FINDING:
         found = _uv_of_the_package() or shutil.which("uv")
     if found is None:
@@ -75,7 +78,7 @@ def _uv_of_the_package() -> str | None:
 
 
 class UvTool:
-    """uv with a cache of its own on the store's disk, so that environments can share files by hard links."""
+    """uv with a cache on the store's disk, so that environments share files through hard links."""
 
     def __init__(self, commands: Commands, index: Index, cache: Path, *, nightly: bool = False) -> None:
         self._commands = commands
@@ -84,7 +87,7 @@ class UvTool:
         self._nightly = nightly
 
     def make_venv(self, folder: Path, python: str) -> str:
-        """A virtual environment that may be moved; returns its interpreter."""
+        """Makes a relocatable virtual environment; returns its interpreter."""
         command = ["venv", "--python", python, "--relocatable", "--no-project", str(folder)]
         said = self._call(command)
         interpreter = folder / "bin" / "python"
@@ -104,10 +107,10 @@ class UvTool:
         undated: Sequence[str] = (),
         work: Path,
     ) -> Resolution:
-        """What to install for ``requirements``: nothing newer than ``era``, save ``undated`` packages.
+        """Resolves ``requirements`` to packages not newer than ``era``, except the ``undated`` ones.
 
-        ``held`` are versions that stand against what others ask for. An index that gives no upload times has
-        nothing in any era: there the era is given up, and the resolution says so.
+        ``held`` versions override what other packages ask for. If the index gives no upload times, the era is
+        ignored, and the resolution says so. Raises EnvironmentUnavailable if nothing fits.
         """
         wanted, overrides = work / "requirements.in", work / "overrides.txt"
         wanted.write_text("".join(f"{line}\n" for line in requirements), encoding="utf-8")
@@ -129,7 +132,7 @@ class UvTool:
         return Resolution(lines=read_lock(said.stdout), dated=dated)
 
     def install(self, lock: Path, interpreter: str, *, torch: str, version: str) -> None:
-        """Install exactly what a lock says, as hard links out of the cache, with byte code."""
+        """Installs exactly the packages of a lock, hard-linked from the cache, with byte code."""
         command = ["pip", "install", "--python", interpreter, *self._index_options(), "--no-deps"]
         command += ["--link-mode", "hardlink", "--compile-bytecode", "--requirements", str(lock)]
         said = self._call(command)
@@ -149,7 +152,7 @@ class UvTool:
         for place in index.find_links:
             remote = place.startswith(("http:", "https:", "file:"))
             options += ["--find-links", place if remote else os.path.abspath(os.path.expanduser(place))]
-        # As pip does: the best version of all indexes, not only of the first that has the package.
+        # As pip does: the best version of all indexes, not only of the first index with the package.
         return [*options, "--index-strategy", "unsafe-best-match"]
 
     def _call(self, arguments: Sequence[str]) -> Said:
@@ -169,7 +172,7 @@ class UvTool:
 
 
 def read_lock(text: str) -> tuple[Locked, ...]:
-    """The lines of a resolution with their index; of a line with a marker only the requirement counts."""
+    """Parses the lines of a resolution with their index."""
     found: list[Locked] = []
     for line in text.splitlines():
         source = re.fullmatch(r"\s+# from (\S+)", line)

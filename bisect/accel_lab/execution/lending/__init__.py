@@ -1,1 +1,1 @@
-"""A warm server that outlives a run: a host keeps a clean process a build, and each run gets a fork of it."""
+"""Warm servers that outlive a run: a host keeps a clean process for each build and forks it for each run."""

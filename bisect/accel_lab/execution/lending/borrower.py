@@ -1,4 +1,4 @@
-"""A run's side: its warm server is a fork of a clean one, which an earlier run or this one's caller left."""
+"""Gets a run its warm server as a fork of a clean server that an earlier run or the caller keeps."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ MAIN = (
     "import sys; sys.path.insert(0, {root!r}); from accel_lab.execution.lending.host import main; "
     "sys.exit(main(sys.argv[1:]))"
 )
-#: So long a host may take until it listens.
+#: Most seconds until a new host listens.
 _HOST_S = 20.0
 _END_S = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Servers:
-    """Where clean servers are kept. ``keep_s`` 0: one that is there is used, none is started or left.
+    """The folder of clean servers. With ``keep_s`` 0 an existing one is used, but none is started or left.
 
-    ``hosted``: whoever started this process keeps the host, which is there as long as it needs one.
+    ``hosted`` means that the process that started this one keeps the host, for as long as it needs one.
     """
 
     folder: Path
@@ -52,19 +52,19 @@ class Servers:
 
     @property
     def starts(self) -> bool:
-        """Whether a clean server is started where none fits."""
+        """Whether a clean server is started if no existing one fits."""
         return self.hosted or self.keep_s > 0
 
     def leaves_one(self) -> bool:
-        """Whether a host that this process may have started is there now."""
+        """Whether a host that this process may have started is running."""
         return self.keep_s > 0 and (self.folder / sameness.process_key()).is_socket()
 
 
 def servers_of(environment: Mapping[str, str], *, keep_s: float) -> Servers | None:
-    """What this process may use: its caller's servers, else those that are left by the user's own runs.
+    """Returns the servers that this process may use: its caller's, else those that the user's own runs left.
 
-    None where the caller wants none, or is a lab that keeps none: what would be left, or used, is out of its
-    sight.
+    None if the caller wants none, or if another lab started this process: that lab could not watch the
+    server.
     """
     if not HAVE_PROC:
         return None
@@ -77,25 +77,25 @@ def servers_of(environment: Mapping[str, str], *, keep_s: float) -> Servers | No
 
 
 def without_servers(environment: Mapping[str, str]) -> dict[str, str]:
-    """What a script is given: a lab that it runs by itself must not have it served out of our sight."""
+    """Removes the servers' variable, so that a lab inside a script uses no server that we cannot watch."""
     return {name: value for name, value in environment.items() if name != sameness.SERVERS}
 
 
 def left_folder() -> Path:
-    """Where the user's own runs leave them."""
+    """The folder in which the user's own runs leave their servers."""
     return cache_folder() / "servers"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Borrowed:
-    """A fork that is this run's own: its pipes, and its place in the process table."""
+    """A fork that belongs to this run: its pipes, and its entry in the process table."""
 
     stdin: IO[bytes]
     stdout: IO[bytes]
     process: Process
 
     def end(self) -> None:
-        """End it and all that it forked; it kills those itself where it still can."""
+        """Closes the fork's stdin, so that it kills its forks and exits; kills it if that takes too long."""
         with contextlib.suppress(OSError):
             self.stdin.close()
         deadline = time.monotonic() + _END_S
@@ -116,10 +116,10 @@ def borrow(
     log: Path,
     furnish: Callable[[Path], None],
 ) -> tuple[Borrowed, Path | None]:
-    """A warm server with this environment, and the folder of the clean one where it had to be started.
+    """Returns a warm server with this environment, and the clean server's folder if that had to be started.
 
-    ``library`` is where the run's own copy of the child lies; ``furnish`` puts into the cache folder of a new
-    clean server what is known of the compiler. Raises :class:`LabError` where the run must start its own.
+    ``library`` is the run's own copy of the child. ``furnish`` fills the cache folder of a new clean server
+    with what is known about the compiler. Raises :class:`LabError` if the run must start its own server.
     """
     code = sameness.package_code()
     if sameness.copied_code(library) != code:
@@ -160,7 +160,7 @@ def borrow(
 
 
 def _pipe(stack: contextlib.ExitStack, *, reading: bool) -> tuple[int, int]:
-    """Our end and theirs of a pipe; both are closed with the stack."""
+    """Opens a pipe and returns our end and theirs; the stack closes both."""
     read, write = os.pipe()
     stack.callback(os.close, read)
     stack.callback(os.close, write)
@@ -168,7 +168,7 @@ def _pipe(stack: contextlib.ExitStack, *, reading: bool) -> tuple[int, int]:
 
 
 def _checked(answer: Mapping[str, Any]) -> Process:
-    """The process that was lent: what the host says is looked up."""
+    """Looks up the process that the host names, and checks that it is this user's."""
     pid = answer.get("pid")
     if not isinstance(pid, int) or pid <= 1:
         raise LabError(str(answer.get("refused") or "no clean server of this build is there"))
@@ -200,7 +200,7 @@ def _set_up(borrowed: Borrowed, environment: Mapping[str, str], marker: str, cwd
 
 
 def _furnished(folder: Path, name: str, furnish: Callable[[Path], None]) -> Path:
-    """A new folder for a clean server, with the child's code and a cache."""
+    """Makes a folder for a new clean server, with the child's code and a cache."""
     place = folder / f"server-{name}-{uuid.uuid4().hex}"
     try:
         place.mkdir(mode=0o700)
@@ -215,7 +215,7 @@ def _furnished(folder: Path, name: str, furnish: Callable[[Path], None]) -> Path
 
 @contextlib.contextmanager
 def _connected(servers: Servers, name: str) -> Any:
-    """A connection to the host, which is started where that is wanted and there is none."""
+    """Yields a connection to the host; starts a host if there is none and ``servers`` allows it."""
     try:
         connection = channel.connect(servers.folder, name)
     except LabError as error:
@@ -228,7 +228,7 @@ def _connected(servers: Servers, name: str) -> Any:
 
 
 def _connected_anew(servers: Servers, name: str) -> Any:
-    """Wait for the host that our caller has just started, or for one that we start."""
+    """Waits for the host that our caller has just started, or starts one and waits for it."""
     host = None
     if not servers.hosted:
         os.close(channel.own_folder(servers.folder, make=True))
@@ -244,14 +244,14 @@ def _connected_anew(servers: Servers, name: str) -> Any:
         try:
             return channel.connect(servers.folder, name)
         except LabError:
-            # Code 3: another run was first, and its host is about to listen.
+            # Exit code 3: another run's host holds the lock and is about to listen.
             ended = host is not None and host.poll() not in (None, 3)
             if ended or _is_anothers(servers, name) or time.monotonic() > deadline:
                 raise
 
 
 def _is_anothers(servers: Servers, name: str) -> bool:
-    """Whether the host that our caller keeps is gone, or is none for a process as we are."""
+    """Whether the caller's host is gone, or serves only processes with other settings than this one."""
     try:
         others = (path for path in servers.folder.iterdir() if path.name != name)
         return servers.hosted and any(path.is_socket() for path in others)
@@ -260,13 +260,13 @@ def _is_anothers(servers: Servers, name: str) -> bool:
 
 
 def host_words(folder: Path, name: str, keep_s: float) -> list[str]:
-    """The arguments with which Python becomes the host."""
+    """Returns the arguments for Python to run as the host."""
     root = str(Path(accel_lab.__file__).resolve().parents[1])
     return ["-c", MAIN.format(root=root), str(folder), name, f"{keep_s:g}"]
 
 
 def end_left(folder: Path) -> int:
-    """Tell every host in the folder to end as soon as nothing is lent; how many there were."""
+    """Tells every host in the folder to end once no fork is lent; returns the number of hosts."""
     try:
         os.close(channel.own_folder(folder))
     except LabError:

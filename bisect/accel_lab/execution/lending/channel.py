@@ -1,4 +1,4 @@
-"""The socket between runs and their host: in a folder of the user's own, for this user's processes only."""
+"""The socket between runs and their host, in a private folder and for processes of this user only."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import Any
 
 from accel_lab.core.errors import LabError
 
-#: An environment is most of a message, and the kernel takes 128 KB a variable and a few MB in all.
+#: The environment is most of a message; the kernel allows 128 KB for a variable and a few MB in all.
 _MOST_BYTES = 4 << 20
 _PATIENCE_S = 20.0
 _GIVEN = 3
 
 
 def own_folder(folder: Path, *, make: bool = False) -> int:
-    """A descriptor of a folder that is ours alone; raises :class:`LabError` where it is not, or not there."""
+    """Opens a private folder; raises :class:`LabError` if it is missing or others can access it."""
     try:
         if make:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -37,7 +37,7 @@ def own_folder(folder: Path, *, make: bool = False) -> int:
 
 @contextmanager
 def _at(folder: Path, name: str) -> Iterator[str]:
-    """A path to a name in the folder that is short enough for a socket, and leads nowhere else."""
+    """Yields a path to ``folder``/``name`` that fits a socket address and cannot be redirected by a link."""
     descriptor = own_folder(folder)
     try:
         yield f"/proc/self/fd/{descriptor}/{name}"
@@ -46,7 +46,7 @@ def _at(folder: Path, name: str) -> Iterator[str]:
 
 
 def listen(folder: Path, name: str) -> socket.socket:
-    """The host's end. What lies under the name is removed: the caller holds the lock of the host."""
+    """Opens the host's end and removes an old socket; the caller must hold the host's lock."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     with _at(folder, name) as path:
         (folder / name).unlink(missing_ok=True)
@@ -60,7 +60,7 @@ def listen(folder: Path, name: str) -> socket.socket:
 
 
 def connect(folder: Path, name: str) -> socket.socket:
-    """The run's end; raises :class:`LabError` where no host of ours listens."""
+    """Connects a run to the host; raises :class:`LabError` if no host of this user listens."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with _at(folder, name) as path:
@@ -80,7 +80,7 @@ def connect(folder: Path, name: str) -> socket.socket:
 
 
 def expect_own(connection: socket.socket) -> None:
-    """Raise :class:`LabError` where the other end is not a process of this user."""
+    """Raises :class:`LabError` if the peer is not a process of this user."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     _, user, _ = struct.unpack("3i", credentials)
     if user != os.geteuid():
@@ -88,16 +88,16 @@ def expect_own(connection: socket.socket) -> None:
 
 
 def send(connection: socket.socket, message: Any, descriptors: Sequence[int] = ()) -> None:
-    """One message, a line of JSON, and open files with it. Raises OSError."""
+    """Sends one message as a line of JSON, with open file descriptors. Raises OSError."""
     data = (json.dumps(message) + "\n").encode()
     sent = socket.send_fds(connection, [data], list(descriptors)) if descriptors else 0
     connection.sendall(data[sent:])
 
 
 def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """One message and the open files with it, which are the caller's to close.
+    """Receives one message and its file descriptors, which the caller must close.
 
-    Raises :class:`LabError` for what is no message, OSError where none comes.
+    Raises :class:`LabError` for a malformed message, OSError if none comes.
     """
     data, descriptors = b"", list[int]()
     try:

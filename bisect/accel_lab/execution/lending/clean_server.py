@@ -1,4 +1,4 @@
-"""The host's side of a clean server: start it, have it fork for a run, know what it has lent."""
+"""The host's side of a clean server: starts it, has it fork for runs, and tracks its forks."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from accel_lab.core.errors import LabError
 from accel_lab.core.machine.files import remove
 from accel_lab.execution.processes.process import MARKER, last_line, spawn
 
-#: As long as a run waits for a server of its own.
+#: Seconds to wait for a server's start; a run waits as long for its own server.
 START_TIMEOUT_S = 240.0
-#: What a fork puts its own marker over.
+#: Marker of a clean server, which each fork overwrites with its own.
 PLACEHOLDER = "server-" + "0" * 32
 _LOG = "log.txt"
 
 
 class Stale(LabError):
-    """The files that it has loaded are others now: it must not be used any more."""
+    """The files that the server has loaded have changed, so it must not be used any more."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """How a clean server is started. ``folder`` has ``lib`` and ``cache`` in it, and goes with it."""
+    """How to start a clean server. ``folder`` contains ``lib`` and ``cache``; the server's end removes it."""
 
     python: str
     folder: Path
@@ -38,7 +38,7 @@ class Start:
 
 
 class CleanServer:
-    """One process of an interpreter that has torch imported and runs nothing of a user's."""
+    """A process that has imported torch and runs no user code; runs get forks of it."""
 
     def __init__(self, start: Start) -> None:
         self.last_used = time.monotonic()
@@ -76,7 +76,7 @@ class CleanServer:
 
     @property
     def lent(self) -> int:
-        """How many runs have a fork of it now."""
+        """Number of forks that runs use now."""
         return len(self._lent)
 
     @property
@@ -84,9 +84,9 @@ class CleanServer:
         return not self._gone
 
     def lend(self, descriptors: Sequence[int]) -> int:
-        """The pid of a fork whose standard streams the descriptors are.
+        """Forks for a run, with the descriptors as standard streams, and returns the pid.
 
-        Raises :class:`Stale`, or :class:`LabError` where it died or does not answer.
+        Raises :class:`Stale`, or :class:`LabError` if the server died or does not answer.
         """
         with self._lending:
             try:
@@ -104,7 +104,7 @@ class CleanServer:
         return int(answer["pid"])
 
     def end(self) -> None:
-        """End it and remove its folder; the forks of it that still run go on."""
+        """Ends the server and removes its folder; forks that still run go on."""
         self._gone = True
         with contextlib.suppress(OSError):
             self._control.shutdown(socket.SHUT_RDWR)
@@ -114,7 +114,7 @@ class CleanServer:
             self._process.kill()
             self._process.wait()
         self._control.close()
-        if not self._lent:  # else they may still import something of it
+        if not self._lent:  # else a fork may still import from it
             remove(self._folder)
 
     def _read(self) -> None:

@@ -1,9 +1,9 @@
-"""The process that keeps clean servers, one a build, and has them fork for the runs that ask.
+"""The process that keeps clean servers, one for each build, and has them fork for runs.
 
 ``main`` takes FOLDER NAME KEEP_S and listens on the socket FOLDER/NAME. A clean server that was not lent for
-KEEP_S seconds is ended, and with the last one the host ends; where its standard input is a pipe, it ends when
-that is closed. It also ends when it is asked to, as soon as nothing is lent any more. A run that finds no
-host, or is refused, starts a server of its own.
+KEEP_S seconds is ended; the host ends with the last one. If the host's standard input is a pipe, it ends when
+the pipe is closed. On request it ends once nothing is lent. A run that finds no host, or is refused, starts
+its own server.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from accel_lab.core.untrusted.shapes import Table, misfit
 from . import channel, sameness
 from .clean_server import CleanServer, Stale, Start
 
-#: Clean servers at a time: each holds the memory of one process that has imported torch.
+#: Most clean servers at a time; each holds the memory of a process that has imported torch.
 MOST = 3
 _TICK_S = 1.0
 _REQUEST = {"ask": str, "key": str, "start?": {"python": str, "folder": str, "environment": Table(str)}}
 
 
 class Host:
-    """Keeps the clean servers by their keys. ``make`` starts one."""
+    """Keeps clean servers by their keys. ``make`` starts one."""
 
     def __init__(
         self, folder: Path, keep_s: float, make: Callable[[Start], CleanServer] = CleanServer
@@ -49,7 +49,7 @@ class Host:
         self.closing = False
 
     def answer(self, connection: socket.socket) -> None:
-        """Hear one request to its end, whatever it says; in a thread of its own."""
+        """Handles one request, in its own thread; never raises for a bad request."""
         descriptors: list[int] = []
         with self._lock:
             self._busy += 1
@@ -66,7 +66,7 @@ class Host:
                     said = {"refused": str(error)}
                 channel.send(connection, said)
         except OSError:
-            return  # who asked is gone: what it was lent ends with its pipe
+            return  # the client is gone; its fork ends with its pipe
         finally:
             for one in descriptors:
                 os.close(one)
@@ -85,7 +85,7 @@ class Host:
         key = request["key"]
         with self._lock:
             turn = self._turns.setdefault(key, threading.Lock())
-        with turn:  # who comes second waits for the first one's server
+        with turn:  # later requests for this key wait for the first one's server
             server = self._found(key)
             start = self._start(request)
             try:
@@ -102,7 +102,7 @@ class Host:
                 raise
             finally:
                 if start is not None:
-                    remove(start.folder)  # another run was first
+                    remove(start.folder)  # another run's server was used
 
     def _start(self, request: dict[str, Any]) -> Start | None:
         given = request.get("start")
@@ -144,7 +144,7 @@ class Host:
             server.end()
 
     def is_over(self) -> bool:
-        """End what was idle for too long; whether there is nothing left to wait for."""
+        """Ends servers that were idle too long; returns whether the host should end."""
         now = time.monotonic()
         with self._lock:
             idle = [
@@ -161,20 +161,20 @@ class Host:
         return waited and not self._servers
 
     def close(self) -> None:
-        """End all of them."""
+        """Ends all clean servers."""
         for key in list(self._servers):
             self._drop(key)
 
 
 def serve(folder: Path, name: str, keep_s: float) -> int:
-    """Be the host until it is over; the exit code: 3 where there is one already, or the name is not ours."""
+    """Runs the host until it is over; returns 3 if another host holds the lock or the name is not ours."""
     if not name.startswith(sameness.process_key()):
         return 3
     with Lock(folder / f"{name}.lock") as lock:
         if not lock.take():
             return 3
         for left in folder.glob(f"server-{name}-*"):
-            remove(left)  # of a host that was killed
+            remove(left)  # left by a host that was killed
         host = Host(folder, keep_s)
         with channel.listen(folder, name) as listener:
             owned = stat.S_ISFIFO(os.fstat(0).st_mode)
@@ -194,5 +194,5 @@ def serve(folder: Path, name: str, keep_s: float) -> int:
 
 
 def main(words: Sequence[str]) -> int:
-    """``FOLDER NAME KEEP_S``; the exit code."""
+    """Runs the host with the arguments ``FOLDER NAME KEEP_S``; returns the exit code."""
     return serve(Path(words[0]), words[1], float(words[2]))

@@ -1,4 +1,4 @@
-"""The host that this process keeps for the labs that it runs: those of a triage, or of a cluster's worker."""
+"""The host that this process keeps for the labs that it starts, as triage and a cluster's worker do."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from . import sameness
 from .borrower import host_words
 
 LOG = logging.getLogger("accel_lab.lending")
-#: A clean server of a build that no script was bisected on for so long is ended.
+#: Seconds after which a clean server that no script uses is ended.
 _IDLE_S = 600.0
 
 
 class Hosted:
-    """Starts the host at the first question. It ends with this process, however that ends."""
+    """Starts the host on first use; the host ends with this process, even if that is killed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -33,8 +33,8 @@ class Hosted:
         self._process: Started | None = None
 
     def environment(self) -> dict[str, str]:
-        """What a lab that is started with it knows the host by; empty where there is none."""
-        if not HAVE_PROC or sameness.SERVERS in os.environ:  # then it is inherited, or not wanted
+        """Returns the variable that gives the host to a child lab; empty without a host."""
+        if not HAVE_PROC or sameness.SERVERS in os.environ:  # inherited, or disabled by the user
             return {}
         with self._lock:
             if self._of != os.getpid():
@@ -48,7 +48,7 @@ class Hosted:
             return {sameness.SERVERS: str(self._folder)}
 
     def close(self) -> None:
-        """End the host now, and wait for its end."""
+        """Ends the host and waits for it."""
         with self._lock:
             process, self._process = self._process, None
             if process is not None and self._of == os.getpid():

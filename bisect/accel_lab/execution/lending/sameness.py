@@ -1,7 +1,8 @@
-"""What must be the same for a run to be served by a process that was started before it.
+"""Decides when a server that was started earlier may serve a run: environment and process state must match.
 
-All of the environment counts but what says where a shell runs, and what a process has of the one that started
-it: limits, priority, namespaces, groups, signals. What differs there means another server.
+All environment variables count, except those that only describe the shell's session. State that a process
+inherits counts too: stack limit, priority, namespaces, groups, signals. A run that differs needs another
+server.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from accel_lab.execution.processes.guardian import RUN
 from accel_lab.execution.processes.process_table import MARKER
 from accel_lab.execution.run_folder.workspace import copied_folders, package_file
 
-#: In the environment: the folder of a host that whoever started this process has started for it.
+#: Environment variable with the folder of the host that the parent process keeps for this one.
 SERVERS = "ACCEL_LAB_SERVERS"
-#: Set for each server and each probe anew.
+#: Variables that are set anew for each server and each probe.
 _OWN = frozenset({MARKER, RUN, SERVERS, "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"})
-#: What differs between shells, terminals and logins, and is no business of torch's.
+#: Variables that differ between shells, terminals and logins and do not affect torch.
 _PLACES = frozenset(
     {
         *("_", "COLUMNS", "GPG_TTY", "INVOCATION_ID", "JOURNAL_STREAM", "LINES", "OLDPWD", "PWD", "SHLVL"),
@@ -31,25 +32,25 @@ _PLACES = frozenset(
         *("TMUX_PANE", "WINDOW", "WINDOWID", "XDG_SESSION_ID"),
     }
 )
-#: Options of the lab's own commands.
+#: Prefixes of variables that are options of the lab's own commands.
 _OPTIONS = ("ACCEL_LAB_BISECT_", "ACCEL_LAB_MINIMIZE_", "ACCEL_LAB_TRIAGE_")
 _STATUS = (
     *("Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp"),
     *("SigBlk", "Cpus_allowed_list", "Mems_allowed_list", "Umask"),
 )
-#: Signals that each probe sets for itself; the lab has handlers for some of them while it waits.
+#: Signals that each probe sets for itself; the lab handles some of them while it waits.
 _PROBES_OWN = sum(
     1 << (number - 1) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGCHLD)
 )
-#: Taken over by a fork, as nothing reads them before. A lab sets some for each command that it runs.
+#: Resource limits that a fork takes over later; RLIMIT_STACK only counts at the start of a process.
 LIMITS = tuple(name for name in dir(resource) if name.startswith("RLIMIT_") and name != "RLIMIT_STACK")
 
-#: Of a thread, for a process has most of this of the thread that starts it.
+#: The state of a thread: a new process inherits most of it from the thread that starts it.
 _SELF = Path("/proc/thread-self")
 
 
 def same_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that must be the same."""
+    """Returns the variables that must match."""
     return {
         name: value
         for name, value in environment.items()
@@ -58,7 +59,7 @@ def same_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def server_key(python: str, environment: Mapping[str, str], code: str) -> str:
-    """What names the clean server of an interpreter; ``code`` is the digest of the child's code."""
+    """Returns the key of the clean server for an interpreter; ``code`` is the digest of the child's code."""
     path = environment.get("PATH", os.defpath)
     names = {environment.get("CXX", "") or "g++", environment.get("CC", "") or "gcc", "clang++"}
     compilers = [shutil.which(name, path=path) for name in sorted(names)]
@@ -72,7 +73,7 @@ def server_key(python: str, environment: Mapping[str, str], code: str) -> str:
 
 
 def process_key() -> str:
-    """What names the host of all that this process could start itself: how it stands in the system."""
+    """Returns the name of the host for processes with this one's inherited state."""
     parts: list[object] = [_text(Path(__file__).with_name("host.py"))]
     status = dict(line.split(":", 1) for line in _text(_SELF / "status").splitlines() if ":" in line)
     parts += [status.get(name, "").split() for name in _STATUS]
@@ -85,7 +86,7 @@ def process_key() -> str:
 
 
 def package_code() -> str:
-    """The digest of the child's code as this lab has it; :func:`copied_code` of a copy that is the same."""
+    """Returns the digest of this lab's child code, equal to :func:`copied_code` of an identical copy."""
     found: dict[str, Path] = {f"accel_lab/{package_file().name}": package_file()}
     for folder, place, without in copied_folders():
         found.update({f"{place}/{inner}": path for inner, path in _files(folder) if path.name != without})
@@ -93,7 +94,7 @@ def package_code() -> str:
 
 
 def copied_code(library: Path) -> str:
-    """The digest of a copy of the child, which lies in ``library`` beside its adapters."""
+    """Returns the digest of a copy of the child in ``library``, with its adapters."""
     return _digest_of(dict(_files(library)))
 
 

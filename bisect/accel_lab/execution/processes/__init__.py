@@ -1,1 +1,1 @@
-"""Processes: started in one place, watched, limited, and ended with all that they started."""
+"""Starts, watches, limits and ends processes, with all their descendants."""

@@ -1,7 +1,8 @@
-"""The lab's end of a pipe to a process that ends every process of the run when the lab is gone.
+"""The lab's end of a pipe to the guardian, a process that kills a run's processes when the lab dies.
 
-``kill -9`` runs no code of ours, but the kernel closes the pipe then. A parent-death signal would not do: it
-is cleared when a privileged program is executed, goes with the thread that forked, and reaches no grandchild.
+``kill -9`` runs no code of the lab, but the kernel closes the pipe. A parent-death signal is not enough: the
+kernel clears it when a privileged program is executed, ties it to the thread that forked, and does not pass
+it to grandchildren.
 """
 
 from __future__ import annotations
@@ -16,37 +17,37 @@ from pathlib import Path
 
 from .process_table import HAVE_PROC, Process, Started
 
-#: In the environment of every process that the lab starts, and of all that they start: the run's id.
+#: Environment variable with the run's id, set in every process that the lab starts and inherited.
 RUN = "ACCEL_LAB_RUN"
 _MAIN = Path(__file__).with_name("guardian_main.py")
 _WAIT_S = 5.0
 
-#: ``start(command, descriptor)`` starts a process with that as its standard input.
+#: ``start(command, descriptor)`` starts a process with ``descriptor`` as its standard input.
 Start = Callable[[Sequence[str], int], Started]
 
 
 class Guardian:
-    """Starts the process once for each process of the lab, and sends it whom it must end.
+    """Starts one guardian for each lab process and sends it the pids that it must kill.
 
-    Where there is no ``/proc`` (macOS) there is none, and a killed lab's probes are swept by no one.
+    Without ``/proc`` (macOS) there is no guardian, and the probes of a killed lab keep running.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._of = 0  # the pid of the lab that it was started for
+        self._of = 0  # pid of the lab process that it serves
         self._run = ""
         self._pipe = -1
         self._process: Started | None = None
 
     @property
     def run(self) -> str:
-        """The id of what this process of the lab starts: 32 hex digits that nobody can guess."""
+        """The run id of this lab process: 32 random hex digits."""
         with self._lock:
             self._ours()
             return self._run
 
     def watch(self, start: Start) -> None:
-        """Make sure that it runs; a lab whose guardian cannot be started goes on without."""
+        """Makes sure that the guardian runs; if it cannot be started, the lab goes on without one."""
         with self._lock:
             self._ours()
             alive = self._process is not None and self._process.poll() is None
@@ -61,29 +62,29 @@ class Guardian:
                 return
             finally:
                 os.close(ours)
-            # It must never make us wait: what it has not read of then is found by the run's marker.
+            # The lab must never block here; processes that the guardian misses are found by the run's marker.
             os.set_blocking(theirs, False)
             self._pipe = theirs
             self._write(f"{self._run}\n")
 
     def tell(self, processes: Iterable[Process]) -> None:
-        """These are of the run: they may have lost the marker, or their parent, by the time it matters."""
+        """Names processes of the run, which may lose their marker or their parent later."""
         with self._lock:
             if self._pipe >= 0 and self._of == os.getpid():
                 self._write("".join(f"{p.pid} {p.start}\n" for p in processes))
 
     def dismiss(self) -> None:
-        """The lab is done: let it look once more, and wait for its end."""
+        """Closes the pipe, which makes the guardian look once more and exit, and waits for it."""
         with self._lock:
             process, self._process = self._process, None
             if self._of == os.getpid() and self._pipe >= 0:
                 self._close()
                 if process is not None:
-                    with suppress(Exception):  # it is busy with what cannot be killed: it goes on by itself
+                    with suppress(Exception):  # still busy with an unkillable process: let it go on
                         process.wait(_WAIT_S)
 
     def _ours(self) -> None:
-        """After a fork the other process of the lab is another run, with a guardian of its own."""
+        """Starts a new run id after a fork: the child is another run with its own guardian."""
         if self._of != os.getpid():
             self._close()
             self._of, self._run, self._process = os.getpid(), secrets.token_hex(16), None
@@ -92,7 +93,7 @@ class Guardian:
         try:
             os.write(self._pipe, text.encode())
         except OSError:
-            pass  # it is behind, or was killed
+            pass  # the guardian is behind or was killed
 
     def _close(self) -> None:
         if self._pipe >= 0:

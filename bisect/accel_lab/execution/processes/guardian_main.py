@@ -1,8 +1,8 @@
-"""The process behind :mod:`.guardian`: waits until the lab is gone, then ends all that it has left.
+"""The guardian process: waits until the lab is gone, then kills what is left of its run.
 
-``guardian_main.py PID``: that is the lab's, which may be gone by the time that this runs. The run's id and
-then ``pid start`` lines come from standard input. Neither a terminal that is closed nor the end of a session
-ends it.
+Usage: ``guardian_main.py PID``, where PID is the lab's; the lab may be gone before this starts. Standard
+input gives the run's id and then ``pid start`` lines. The guardian ignores the signals of a closed terminal
+or session.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ import sys
 import time
 from pathlib import Path
 
-#: So long it tries to end what cannot be killed, such as a process that waits for a dead file server.
+#: Seconds for which it retries unkillable processes, such as one that waits for a dead file server.
 PATIENCE_S = 120.0
-#: More processes than these are forgotten, the oldest first: they are found by the marker, or are dead.
+#: Most processes that are remembered; older ones are dead or found by the marker.
 MOST = 20_000
-#: Where a process cannot be waited for, its parent is asked for so often.
+#: Seconds between checks of the parent, on kernels without pidfd.
 _LOOK_S = 1.0
 
 
 def listen(stream: int, lab: int) -> tuple[str, set[tuple[int, int]]]:
-    """The run's id and the processes that were named, once the other end is closed or the lab is gone."""
+    """Returns the run's id and the named processes, once the pipe is closed or the lab is gone."""
     poll = select.poll()
     poll.register(stream, select.POLLIN | select.POLLHUP)
     waited = _open_pid(lab)
-    if waited >= 0:  # a fork of the lab may hold the pipe open
+    if waited >= 0:  # a fork of the lab may keep the pipe open
         poll.register(waited, select.POLLIN)
     run, rest = "", b""
     known: dict[tuple[int, int], None] = {}
     while True:
-        gone = os.getppid() != lab  # from the start, perhaps: then its number may be another process's
+        gone = os.getppid() != lab  # if it is gone from the start, its pid may be another process's
         pause = 0 if gone else None if waited >= 0 else _LOOK_S * 1000
         ready = {descriptor for descriptor, _ in poll.poll(pause)}
         if stream not in ready:
-            if gone or waited in ready:  # all that it said was read
+            if gone or waited in ready:  # everything that it wrote has been read
                 break
             continue
         data = os.read(stream, 65536)

@@ -1,4 +1,4 @@
-"""Ctrl-C, and the signals that ask a program to end: probes are stopped, and what was found is kept."""
+"""Handles Ctrl-C and termination signals: stops the probes and keeps the results."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import threading
 from collections.abc import Callable, Sequence
 from types import FrameType
 
-#: A service manager or ``kill``, a closed terminal, Ctrl-\\.
+#: Sent by a service manager or ``kill``, by a closed terminal, and by Ctrl-\\.
 _ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-#: The exit code of a run that was interrupted (DESIGN section 10).
+#: Exit code of an interrupted run (DESIGN section 10).
 INTERRUPTED = 130
 
 
 class Interruptible:
-    """Turns the first Ctrl-C into a stop of the probes, so that what was found is kept."""
+    """Turns the first Ctrl-C into a stop of the probes, so that the results so far are kept."""
 
     def __init__(self, stops: Sequence[Callable[[], None]]) -> None:
         self._stops = stops
@@ -37,13 +37,13 @@ class Interruptible:
 
 
 class StopSignals:
-    """TERM, HUP and QUIT end the lab as Ctrl-C does. ``number`` is the first that came."""
+    """Makes TERM, HUP and QUIT act like Ctrl-C. ``number`` is the first signal that came."""
 
     def __init__(self) -> None:
         self.number: int | None = None
 
     def heed(self) -> StopSignals:
-        """From now on; a signal that the caller had us ignore (``nohup``) stays ignored."""
+        """Installs the handlers; a signal that the caller ignores (``nohup``) stays ignored."""
         if threading.current_thread() is threading.main_thread():
             for number in _ENDING:
                 if signal.getsignal(number) is not signal.SIG_IGN:
@@ -51,7 +51,7 @@ class StopSignals:
         return self
 
     def exit_code(self, code: int) -> int:
-        """128 + the signal's number for a run that one of them interrupted."""
+        """Returns 128 + the signal's number if such a signal interrupted the run, else ``code``."""
         return 128 + self.number if code == INTERRUPTED and self.number is not None else code
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
@@ -59,13 +59,13 @@ class StopSignals:
         if number == signal.SIGHUP:
             _leave_terminal()
         interrupt = signal.getsignal(signal.SIGINT)
-        if not callable(interrupt):  # ignored, as in a background job of a shell script
+        if not callable(interrupt):  # SIGINT is ignored, as in a background job of a shell script
             raise KeyboardInterrupt
         interrupt(signal.SIGINT, frame)
 
 
 def _leave_terminal() -> None:
-    """What is written to a terminal that was closed is an error, and there is still a run to end."""
+    """Redirects output from the closed terminal to the null device, where writing does not fail."""
     for descriptor in (1, 2):
         try:
             if stat.S_ISCHR(os.fstat(descriptor).st_mode):

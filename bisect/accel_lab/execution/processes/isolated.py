@@ -1,8 +1,8 @@
-"""Runs a module of the lab in a fresh process of a probed interpreter, which need not have the lab.
+"""Runs a module of the lab in a fresh process of an interpreter that need not have the lab installed.
 
-The package is copied to a folder that goes first on ``PYTHONPATH``: the interpreter finds the lab's code and
-nothing else of the lab's environment. The answer is a file; each question has caches and a working directory
-of its own, so it starts cold.
+The package is copied to a folder that comes first on ``PYTHONPATH``, so the interpreter finds the lab's code
+and nothing else of the lab's environment. The answer is a file. Each job has its own caches and working
+directory, so it starts cold.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LIMITS = {
 
 
 class Isolated:
-    """Asks one module of the lab, each time in a process of its own, below one folder."""
+    """Runs jobs of one module of the lab, each in its own process, below one folder."""
 
     def __init__(
         self, *, python: str, folder: Path, module: str, limits: Limits, env: Mapping[str, str] | None = None
@@ -58,7 +58,7 @@ class Isolated:
             raise LabError(f"cannot copy the lab to {self._library}: {error.strerror or error}") from None
 
     def ask(self, name: str, job: Mapping[str, Any]) -> Reply:
-        """The reply to one job; ``name`` is that of its folder."""
+        """Runs one job and returns the reply; ``name`` names its folder."""
         place = self._folder / name
         shutil.rmtree(place, ignore_errors=True)
         for sub in ("cwd", "cache/triton"):
@@ -86,7 +86,7 @@ class Isolated:
         )
 
     def tidy(self) -> None:
-        """Remove the copy of the lab."""
+        """Removes the copy of the lab."""
         shutil.rmtree(self._library, ignore_errors=True)
 
     def _environment(self, place: Path) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What a run has left: its processes, by the marker of the run, and its temporary folders, by their names."""
+"""Removes what a run left behind: processes with the run's marker, and its temporary folders."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from .guardian import RUN
 from .watch import Watch
 
 _PREFIX = "accel-lab-"
-#: So much of a run's id is in the names of its temporary folders: they are short, for sockets lie in them.
+#: Digits of the run's id in the names of its temporary folders; paths of sockets must stay short.
 _DIGITS = 12
 
 
 def end_run(run: str, known: Collection[tuple[int, int]] = ()) -> int:
-    """End every process of a run and remove its temporary folders; how many processes there were.
+    """Kills every process of a run and removes its temporary folders; returns the number of processes.
 
-    A process is of the run if ``ACCEL_LAB_RUN`` in its environment says so, if it is among ``known`` (pid and
-    start), or comes of such a one. The kernel shows us the environments of our own user's processes only;
-    to root it shows all, and there the id, which nobody can guess, is the proof.
+    A process belongs to the run if its environment has the id in ``ACCEL_LAB_RUN``, if it is among ``known``
+    (pid and start), or if it descends from such a process. The kernel shows only the environments of the
+    user's own processes. Root sees all of them; there the unguessable id is the proof.
 
-    Raises :class:`LabError` where one cannot be killed.
+    Raises :class:`LabError` if a process cannot be killed.
     """
     if not is_id(run):
         return 0
@@ -37,13 +37,13 @@ def end_run(run: str, known: Collection[tuple[int, int]] = ()) -> int:
 
 
 def temporary_folder(run: str) -> Path:
-    """A new, empty folder for what one probe of the run writes to its ``TMPDIR``.
+    """Makes a new, empty folder for the ``TMPDIR`` of one probe.
 
-    Not below the run's own: the path of a socket has 107 characters at most.
+    It is not below the run's folder, because the path of a socket has at most 107 characters.
     """
     return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{run[:_DIGITS]}-"))
 
 
 def is_id(run: str) -> bool:
-    """Whether this is a run's id: it may come from a file that anybody wrote."""
+    """Whether the text has the form of a run id; it may come from an untrusted file."""
     return len(run) == 32 and all(letter in "0123456789abcdef" for letter in run)

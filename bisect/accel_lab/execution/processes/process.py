@@ -1,4 +1,4 @@
-"""The one module that starts processes: each in its own session, within limits, none left behind."""
+"""The only module that starts processes: each in its own session, within limits, none left behind."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Stream = IO[bytes] | int  # as Popen takes them
 
 atexit.register(GUARDIAN.dismiss)
 
-#: Why no process may be started now, by whom it was forbidden last.
+#: Reasons why no process may be started now; the last one is reported.
 _forbidden: list[str] = []
 
 __all__ = [
@@ -53,7 +53,7 @@ __all__ = [
 
 @contextmanager
 def nothing_starts(why: str) -> Iterator[None]:
-    """While this holds, whoever would start a process, in any thread, gets :class:`Unanswered`."""
+    """Makes every start of a process, in any thread, raise :class:`Unanswered` inside the block."""
     _forbidden.append(why)
     try:
         yield
@@ -79,17 +79,17 @@ def run(
     stop: threading.Event | None = None,
     written: Sequence[Path] = (),
 ) -> Ended:
-    """Run a command to its end, or to its limits. When this returns, no process of it is left.
+    """Runs a command to its end or to its limits; when this returns, none of its processes is left.
 
-    ``written`` are the folders whose size is held to ``limits.disk_mb``. ``stop`` ends it from another
-    thread. An exception here, such as Ctrl-C, ends it too.
+    ``limits.disk_mb`` limits the size of the folders ``written``. Setting ``stop`` in another thread ends the
+    command, and so does an exception here, such as Ctrl-C.
     """
     _may_start()
     if stop is not None and stop.is_set():
         return Ended(limit="interrupted")
     with ExitStack() as files:
         try:
-            # Appending: the child may open the same file again, or both may be one file.
+            # Append mode: the child may open the same file again, and both streams may be one file.
             out = files.enter_context(_output(stdout))
             err = out if stderr == stdout else files.enter_context(_output(stderr))
             source = files.enter_context(open(stdin or os.devnull, "rb"))
@@ -114,7 +114,7 @@ def run(
             try:
                 if watch is not None:
                     watch.stop()
-            finally:  # a second Ctrl-C comes here, and ends it without grace
+            finally:  # a second Ctrl-C ends up here and kills at once
                 sweep(marker)
                 if child is not None:
                     child.wait()
@@ -135,7 +135,7 @@ def run(
 
 
 def _output(path: Path) -> BinaryIO:
-    """A new file to append to, whatever an earlier program has put in its place."""
+    """Opens a new file for appending; replaces whatever an earlier program left there."""
     try:
         if stat.S_ISDIR(os.lstat(path).st_mode):
             remove(path)
@@ -157,15 +157,15 @@ def spawn(
     stderr: Stream = subprocess.DEVNULL,
     pass_fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start a process that lives on, in a session of its own, with pipes and without limits.
+    """Starts a long-lived process in its own session, with pipes and without limits.
 
-    The caller waits for it. ``Watch(process.pid, ...).stop()`` ends it with its whole tree, and the guardian
-    does where this process of the lab is killed.
+    The caller waits for it. ``Watch(process.pid, ...).stop()`` ends it with its whole tree; if the lab is
+    killed, the guardian does.
     """
     _may_start()
     _expect_children()
     try:
-        # Held until the child is registered: a child that is not would be taken for an orphan.
+        # Held until the child is registered, because an unregistered child would count as an orphan.
         with REGISTER.lock:
             GUARDIAN.watch(_start_guardian)
             child = subprocess.Popen(
@@ -190,10 +190,10 @@ def spawn(
 
 
 def run_in_terminal(command: Sequence[str], *, to_stderr: bool = False) -> int | None:
-    """Run a program with our own terminal, folder and environment, and without limits; its exit code.
+    """Runs a program on our own terminal, folder and environment, without limits.
 
-    None where a signal ended it. Ctrl-C reaches it by itself, and we wait for its end. ``to_stderr``: what it
-    prints goes to our standard error.
+    Returns its exit code, or None if a signal ended it. Ctrl-C reaches the program directly, and we wait for
+    its end. With ``to_stderr`` its output goes to our standard error.
     """
     _may_start()
     try:
@@ -209,9 +209,9 @@ def run_in_terminal(command: Sequence[str], *, to_stderr: bool = False) -> int |
 
 
 def start_apart(command: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start a process that is left to itself, in a session of its own, and outlives us.
+    """Starts a process in its own session that outlives the lab.
 
-    It gets no guardian, and it is registered, so that no watch takes it for what a probe has left.
+    It has no guardian. It is registered, so that no watch takes it for a leftover of a probe.
     """
     _may_start()
     try:
@@ -232,7 +232,7 @@ def start_apart(command: Sequence[str], *, cwd: Path, env: Mapping[str, str]) ->
 
 
 def last_line(log: Path) -> str:
-    """The last line that a process wrote to its log, cut to 300 characters, for a message."""
+    """Returns the last line of a log, cut to 300 characters, for an error message."""
     try:
         lines = log.read_text(errors="replace").strip().splitlines()
     except OSError:
@@ -241,7 +241,7 @@ def last_line(log: Path) -> str:
 
 
 def _start_guardian(command: Sequence[str], stdin: int) -> subprocess.Popen[bytes]:
-    """In a session of its own: a terminal's signals do not reach it. It ends with us at the latest."""
+    """Starts the guardian in its own session, where a terminal's signals do not reach it."""
     guardian = subprocess.Popen(
         list(command),
         stdin=stdin,
@@ -254,23 +254,23 @@ def _start_guardian(command: Sequence[str], stdin: int) -> subprocess.Popen[byte
 
 
 def _expect_children() -> None:
-    """Adopt orphans, and make sure that exit statuses reach us.
+    """Becomes the subreaper of orphans, and makes sure that exit statuses arrive.
 
-    A program that started us with SIGCHLD ignored would make the kernel throw every status away,
-    and each failure would then look like exit code 0.
+    If our parent ignored SIGCHLD, the kernel would discard every exit status, and each failure would look
+    like exit code 0.
     """
     REGISTER.adopt_orphans()
     if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
         try:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        except ValueError as error:  # only the main thread may change it
+        except ValueError as error:  # only the main thread may set it
             raise LabError("SIGCHLD is ignored: start the lab from a program that does not do so") from error
 
 
 def _attend(child: subprocess.Popen[bytes], watch: Watch, stop: threading.Event | None) -> str | None:
-    """Wait until the child has ended (None) or must be ended (why). Its exit status is left in place.
+    """Waits until the child has ended (returns None) or must be ended (returns the limit); does not reap it.
 
-    While the status is not fetched the pid cannot be given away, so its session's number is safe too.
+    Until the exit status is fetched, neither the pid nor its session's number can be reused.
     """
     with ExitStack() as resources:
         exits: select.poll | None = None
@@ -278,7 +278,7 @@ def _attend(child: subprocess.Popen[bytes], watch: Watch, stop: threading.Event 
             try:
                 pidfd = os.pidfd_open(child.pid)
             except OSError:
-                pass  # a kernel without it: look at short intervals instead
+                pass  # an old kernel: poll at short intervals instead
             else:
                 resources.callback(os.close, pidfd)
                 exits = select.poll()

@@ -1,7 +1,7 @@
-"""The process table: what the kernel shows about a process, and signals that cannot hit the wrong one.
+"""The process table: reads what the kernel shows about processes, and sends signals that hit the right one.
 
-Everything that needs ``/proc`` is here. Where there is none (macOS), ``read`` and ``table`` find
-nothing, ``HAVE_PROC`` is false, and ``watch`` falls back to the process group.
+All code that needs ``/proc`` is here. Without it (macOS) ``read`` and ``table`` find nothing, ``HAVE_PROC``
+is false, and ``watch`` falls back to the process group.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DEAD = "ZXx"
 
 @dataclass(frozen=True, kw_only=True)
 class Process:
-    """One line of the process table. ``start`` distinguishes two processes that had the same pid."""
+    """One entry of the process table. ``start`` distinguishes two processes that had the same pid."""
 
     pid: int
     state: str
@@ -39,17 +39,17 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """Whether it can still run: a zombie cannot, unless only its first thread has ended."""
+        """Whether it can still run: false for a zombie, unless only its first thread has ended."""
         return self.state not in _DEAD or self.threads > 1
 
     @property
     def key(self) -> tuple[int, int]:
-        """What names this process for ever."""
+        """Identifies this process even if its pid is reused."""
         return self.pid, self.start
 
 
 class Started(Protocol):
-    """What the register needs of a ``Popen``."""
+    """The part of ``Popen`` that the register needs."""
 
     @property
     def pid(self) -> int: ...
@@ -64,7 +64,7 @@ class Started(Protocol):
 
 
 def _bytes_of(path: str) -> bytes:
-    """A file of /proc, or nothing when the process is gone or not ours to look at."""
+    """Reads a file of /proc; empty if the process is gone or not ours to inspect."""
     try:
         with open(path, "rb", buffering=0) as file:
             return file.read() or b""
@@ -73,9 +73,9 @@ def _bytes_of(path: str) -> bytes:
 
 
 def read(pid: int) -> Process | None:
-    """The process with this pid, or None when there is none."""
+    """Returns the process with this pid, or None."""
     stat = _bytes_of(f"/proc/{pid}/stat")
-    # The name stands in parentheses and may itself hold spaces and parentheses: split after the last.
+    # The name is in parentheses and may itself contain spaces and parentheses: split after the last one.
     fields = stat[stat.rfind(b")") + 2 :].split()
     if len(fields) < 22:
         return None
@@ -92,7 +92,7 @@ def read(pid: int) -> Process | None:
 
 
 def table(skip: Collection[int] = ()) -> Iterator[Process]:
-    """All processes, zombies too, except those in ``skip``, which are not even looked at."""
+    """Yields all processes, with zombies, except those in ``skip``, which are not read at all."""
     try:
         names = os.listdir("/proc") if HAVE_PROC else []
     except OSError:
@@ -111,7 +111,7 @@ def is_marked(pid: int, marker: str, variable: str = MARKER) -> bool:
 
 
 def proportional_mb(pid: int) -> float | None:
-    """Memory of one process with every shared page divided among its sharers; None where not known."""
+    """Returns the process's memory in MB with shared pages divided among their sharers; None if unknown."""
     for line in _bytes_of(f"/proc/{pid}/smaps_rollup").splitlines():
         if line.startswith(b"Pss:"):
             return int(line.split()[1]) / 1024
@@ -119,7 +119,7 @@ def proportional_mb(pid: int) -> float | None:
 
 
 def catches(pid: int, number: int) -> bool:
-    """Whether the process has a handler of its own for this signal."""
+    """Whether the process has its own handler for this signal."""
     for line in _bytes_of(f"/proc/{pid}/status").splitlines():
         if line.startswith(b"SigCgt:"):
             return bool(int(line.split()[1], 16) >> (number - 1) & 1)
@@ -127,7 +127,7 @@ def catches(pid: int, number: int) -> bool:
 
 
 def send(process: Process, number: int) -> None:
-    """Signal this very process: a pidfd keeps a pid that was given away meanwhile from being hit."""
+    """Sends a signal to exactly this process; a pidfd protects a process that got the same pid meanwhile."""
     try:
         pidfd = os.pidfd_open(process.pid)
     except (AttributeError, OSError):
@@ -141,14 +141,14 @@ def send(process: Process, number: int) -> None:
         else:
             os.kill(process.pid, number)
     except OSError:
-        pass  # gone, or of another user: whoever waits for it to end will notice
+        pass  # gone, or of another user: the caller notices when it waits
     finally:
         if pidfd >= 0:
             os.close(pidfd)
 
 
 def self_and_ancestors() -> set[int]:
-    """Processes that no watch may ever signal, whatever their environment says."""
+    """Returns this process and its ancestors, which no watch may ever signal."""
     found: set[int] = set()
     pid = os.getpid()
     while pid > 0 and pid not in found:
@@ -159,15 +159,15 @@ def self_and_ancestors() -> set[int]:
 
 
 def bare(pid: int) -> Process:
-    """A stand-in where the process table cannot be read: the pid is all there is to know."""
+    """Returns a stand-in with only a pid, for systems without a process table."""
     return Process(pid=pid, state="R", parent=0, group=pid, session=pid, threads=1, start=0, rss_mb=0.0)
 
 
 def own_mb(process: Process) -> float:
-    """The memory of a process without what others hold of it; all that is resident where that is unknown.
+    """Returns the process's own memory in MB: proportional if known, else all resident pages.
 
-    One that has ended since the table was read holds nothing: its pages may still be counted in those that
-    it shared them with.
+    A process that has ended since the table was read counts 0, because its shared pages may still be counted
+    in other processes.
     """
     share = proportional_mb(process.pid)
     if share is not None:
@@ -177,9 +177,9 @@ def own_mb(process: Process) -> float:
 
 
 def confine(pid: int, *, file_mb: int) -> None:
-    """Cap the files a process can write and turn core dumps off, from outside.
+    """Limits the size of files that a process can write, and turns off its core dumps, from outside.
 
-    Done by the parent after the start, because ``preexec_fn`` may deadlock in a program with threads.
+    The parent does this after the start, because ``preexec_fn`` may deadlock in a program with threads.
     """
     if sys.platform != "linux":
         return
@@ -189,7 +189,7 @@ def confine(pid: int, *, file_mb: int) -> None:
         if hard != resource.RLIM_INFINITY:
             size = min(size, hard)
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, size))
-        # core(5): a limit of 0 does not stop a dump that is piped to a program; the kernel refuses both at 1.
+        # core(5): a limit of 0 does not stop a dump that is piped to a program, but a limit of 1 stops both.
         _, hard = resource.prlimit(pid, resource.RLIMIT_CORE)
         size = 0 if hard == 0 else 1
         resource.prlimit(pid, resource.RLIMIT_CORE, (size, size))
@@ -198,17 +198,17 @@ def confine(pid: int, *, file_mb: int) -> None:
 
 
 class Register:
-    """The children this program started itself. Any other child of ours is an orphan of one of them."""
+    """The children that this program started itself; any other child is an orphan of one of them."""
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()  # held while a child is started, so that none is half registered
+        self.lock = threading.RLock()  # held during a start, so that no child is half registered
         self._own: dict[int, Started] = {}
         self._adopts: tuple[int, bool] = (0, False)
 
     def adopt_orphans(self) -> bool:
-        """Become the parent of every descendant that loses its own; False where that cannot be had."""
+        """Becomes the parent of every descendant that loses its own; False if the system cannot do that."""
         with self.lock:
-            if self._adopts[0] != os.getpid():  # the setting is per process and not inherited
+            if self._adopts[0] != os.getpid():  # the setting belongs to one process and is not inherited
                 done = False
                 if HAVE_PROC:
                     libc = ctypes.CDLL(None, use_errno=True)
@@ -217,7 +217,7 @@ class Register:
             return self._adopts[1]
 
     def add(self, child: Started) -> None:
-        """Note a child that was just started; call it with the lock held since before the start."""
+        """Registers a child that was just started; the caller must hold the lock since before the start."""
         self._own = {pid: known for pid, known in self._own.items() if known.returncode is None}
         self._own[child.pid] = child
 
@@ -228,13 +228,13 @@ class Register:
             return child is not None and child.returncode is None
 
     def poll(self, pid: int) -> None:
-        """Fetch the exit status of a child of ours if it has ended."""
+        """Fetches the exit status of a child of ours if it has ended."""
         child = self._own.get(pid)
         if child is not None:
             child.poll()
 
     def is_orphan(self, process: Process) -> bool:
-        """Whether it came to us because its parent died. Children by other means share our session."""
+        """Whether we got the process because its parent died; our other children share our session."""
         return (
             process.parent == os.getpid()
             and self._adopts == (os.getpid(), True)
@@ -243,7 +243,7 @@ class Register:
         )
 
     def orphans(self) -> list[int]:
-        """The pids of all orphans that came to us, the dead too; much quicker than to read the table."""
+        """Returns the pids of all our orphans, dead ones too; much faster than reading the table."""
         if self._adopts != (os.getpid(), True):
             return []
         lists = [_bytes_of(f"/proc/self/task/{thread}/children") for thread in os.listdir("/proc/self/task")]
@@ -255,16 +255,17 @@ class Register:
                 if os.getsid(pid) != os.getsid(0) and not self.owns(pid):
                     found.append(pid)
             except OSError:
-                pass  # reaped by another thread
+                pass  # another thread has reaped it
         return found
 
     def reap(self, *, strike: bool = False, spare: Collection[int] = ()) -> int:
-        """Fetch the exit status of dead orphans, never that of a child somebody waits for; how many.
+        """Fetches the exit statuses of dead orphans, never that of a child somebody waits for; returns the
+        number.
 
-        With ``strike`` the living ones not in ``spare`` are killed, the youngest first.
+        With ``strike`` living orphans that are not in ``spare`` are killed, the youngest first.
         """
         reaped = 0
-        with self.lock:  # nobody else reaps meanwhile, so these pids stay theirs
+        with self.lock:  # nobody else reaps meanwhile, so these pids cannot be reused
             for pid in reversed(self.orphans()):
                 try:
                     if strike and pid not in spare:
@@ -281,7 +282,7 @@ REGISTER = Register()
 def group_lives(pid: int) -> bool:
     REGISTER.poll(pid)
     try:
-        if pid > 0:  # 0 would be our own group
+        if pid > 0:  # 0 would mean our own group
             os.killpg(pid, 0)
     except OSError:
         return False

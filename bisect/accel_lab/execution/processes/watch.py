@@ -1,8 +1,7 @@
-"""A watch finds every process of one run, measures them against the limits, and ends them all.
+"""A watch finds all processes of one run, compares them with the limits, and ends them.
 
-A process belongs to the run if it is the root, was seen as a descendant of it, stands in a session
-or group that a member opened, carries the run's marker in its environment, or came to us as an
-orphan that no other run can have left.
+A process belongs to the run if it is the root or a descendant that was seen, is in a session or group that a
+member opened, carries the run's marker in its environment, or is an orphan that no other run can have left.
 """
 
 from __future__ import annotations
@@ -32,20 +31,20 @@ STACKS_S = 0.3
 UNKILLABLE_S = 10.0
 FREEZE_S = 2.0
 FORGET_S = 1.0
-THREADS = 16_384  # threads take pids too; far above any honest program, below what hurts the machine
-_HARD = ("processes", "memory", "output", "disk")  # to ask politely would only let these grow
+THREADS = 16_384  # threads use pids too; far above any normal program, below what harms the machine
+_HARD = ("processes", "memory", "output", "disk")  # killed at once: a polite signal would let these grow
 
 _watches: weakref.WeakSet[Watch] = weakref.WeakSet()
 
 
 class Watch:
-    """Watches one process and all that comes of it; the process need not be our child.
+    """Watches one process and all its descendants; the process need not be our child.
 
-    ``passed`` is the first limit that was passed, ``pause`` the seconds until the next ``poll`` is
-    due, ``peak_mb`` the highest sum of resident memory seen.
+    ``passed`` is the first limit that was exceeded. ``pause`` is the seconds until the next ``poll`` is due.
+    ``peak_mb`` is the highest sum of resident memory seen.
 
-    ``variable`` is the one that holds the marker; ``known`` are further processes of the run; ``written`` are
-    the folders that it may fill.
+    ``variable`` holds the marker in the environment. ``known`` are further processes of the run. ``written``
+    are the folders that it may fill.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class Watch:
         self._step = QUICK_S
         root = process_table.read(pid) if pid > 0 else None
         self._root = root.key if root else None
-        # Sessions and groups the run was born into: shared with us or with a warm server, so no proof.
+        # The run was started in these sessions and groups, which it shares with us or a warm server.
         self._foreign = {os.getsid(0), os.getpgrp()}
         parent = process_table.read(root.parent) if root else None
         if parent is not None:
@@ -97,10 +96,10 @@ class Watch:
     # ---- finding
 
     def _may_have_left(self, process: Process) -> bool:
-        """Whether an orphan without any other trace can only be of this run.
+        """Whether an orphan without another trace can only come from this run.
 
-        With several runs at once it may be of any; then the last of them ends it, because to kill
-        a helper of a run that is still going would change that run's result.
+        With several runs at once it may come from any of them. The last of them ends it, because killing a
+        helper of a run that is still going would change that run's result.
         """
         if self._root is None or not REGISTER.is_orphan(process):
             return False
@@ -109,7 +108,6 @@ class Watch:
         return not self._has_rivals(process.start)
 
     def _has_rivals(self, start: float) -> bool:
-        """Whether another run was going on at that time."""
         others = [w for w in _active() if w is not self]
         return any(w._root is not None and w._root[1] <= start for w in others)
 
@@ -119,7 +117,7 @@ class Watch:
         if self._root is not None and process.start < self._root[1]:
             return False
         for leader in (process.session, process.group):
-            # Once empty, a session's number may be given to strangers: trust it for a short while only.
+            # The number of an empty session may be reused by strangers, so it is trusted only briefly.
             if now - self._opened.get(leader, -FORGET_S) < FORGET_S:
                 return True
         return self._may_have_left(process) or process_table.is_marked(
@@ -127,7 +125,7 @@ class Watch:
         )
 
     def members(self, *, thorough: bool = False) -> list[Process]:
-        """The living processes of the run. A quick look passes over pids that were strangers lately."""
+        """Returns the living processes of the run; a quick look skips pids that were strangers recently."""
         now = time.monotonic()
         if not HAVE_PROC:
             return [process_table.bare(self._pid)] if process_table.group_lives(self._pid) else []
@@ -165,7 +163,7 @@ class Watch:
     # ---- measuring
 
     def output_mb(self) -> float:
-        """Size of the output files together; a file that is not there yet counts nothing."""
+        """Returns the total size of the output files in MB; missing files count as empty."""
         total = 0
         for output in self._outputs:
             try:
@@ -175,7 +173,7 @@ class Watch:
         return total / 2**20
 
     def poll(self) -> str | None:
-        """Look at every process once. The name of the limit that was passed, or None."""
+        """Checks every process once; returns the name of the exceeded limit, or None."""
         began = time.monotonic()
         members = self.members()
         used = self._measure(members, began)
@@ -193,12 +191,12 @@ class Watch:
             if used[name] > limit:
                 self.passed = self.passed or name
                 return name
-            # What grows towards its limit is looked at again when it has gone half of the way.
+            # A quantity that grows is checked again when half of the remaining time to its limit has passed.
             growth = (used[name] - self._last.get(name, used[name])) / max(began - self._last_poll, 1e-6)
             if growth > 0:
                 pause = min(pause, (limit - used[name]) / growth / 2)
         self._last, self._last_poll = used, began
-        # However long the process table is, looking at it takes a fifth of one core at most.
+        # However long the process table is, polling takes at most a fifth of one core.
         self.pause = max(pause, QUICK_S, min(4 * (time.monotonic() - began), LAZY_S))
         return None
 
@@ -206,11 +204,11 @@ class Watch:
         memory = sum(p.rss_mb for p in members)
         self.peak_mb = max(self.peak_mb, memory)
         if memory > self._limits.memory_mb and max(p.rss_mb for p in members) <= self._limits.memory_mb:
-            # Pages shared since a fork count in each RSS; no run may be stopped for memory it has not.
+            # RSS counts pages shared since a fork in each process; the run must not be stopped for that.
             memory = sum(process_table.own_mb(p) for p in members)
         many_threads = sum(p.threads for p in members) > THREADS
         return {
-            # A zombie whose parent does not care for it keeps its pid, so it counts.
+            # A zombie that its parent does not reap keeps its pid, so it counts.
             "processes": float("inf") if many_threads else float(len(members) + self._zombies),
             "memory": memory,
             "output": self.output_mb(),
@@ -221,13 +219,12 @@ class Watch:
     # ---- ending
 
     def stop(self, reason: str | None = None) -> None:
-        """End the whole tree and return when nothing of it is left; LabError if it cannot be killed.
+        """Ends the whole tree and returns when nothing of it is left; raises LabError if that fails.
 
-        ``reason`` is for one that the watch does not see, such as ``interrupted``. After a timeout
-        the root is first asked for its Python stacks (SIGUSR1, if it has a handler). Then INT, TERM,
-        KILL with short graces. A run that grows without end is killed at once. If the root ended by
-        itself, what it left may finish for a moment: a resource tracker, for one, removes shared
-        memory then.
+        ``reason`` is a limit that the watch does not see, such as ``interrupted``. After a timeout the root
+        first gets SIGUSR1, if it has a handler, to write its Python stacks. Then INT, TERM and KILL follow
+        with short grace periods. A run that exceeds a growing resource is killed at once. If the root ended
+        by itself, its descendants get a moment to finish; a resource tracker removes shared memory then.
         """
         self.passed = self.passed or reason
         members = self.members(thorough=True)
@@ -250,14 +247,14 @@ class Watch:
         self.kill()
 
     def clear(self) -> None:
-        """End what is left after the root ended by itself."""
+        """Ends what is left after the root ended by itself."""
         self.stop()
 
     def kill(self) -> int:
-        """Freeze the tree until nothing new appears, then kill it; how many processes it met."""
+        """Freezes the tree until no new process appears, then kills it; returns the number of processes."""
         began = time.monotonic()
         clean = 0
-        while clean < 2:  # one look may miss a process that is being forked meanwhile
+        while clean < 2:  # one look may miss a process that is being forked
             reaped = self._reaped
             members = self.members(thorough=True)
             waited = time.monotonic() - began
@@ -279,15 +276,16 @@ class Watch:
         return len(self._stopped)
 
     def _hunt(self) -> bool:
-        """Chase processes that fork and end faster than the table can be read; True if there are any.
+        """Chases processes that fork and exit faster than the table can be read; returns whether there are
+        any.
 
-        Nothing shows of such a chain but its dead links, which come to us. It breaks when a signal
-        hits the one living link, so strike at the youngest orphan, over and over.
+        Only the dead links of such a chain are visible, as orphans of ours. Killing the one living link
+        breaks the chain, so this strikes at the youngest orphan repeatedly.
         """
         if self._root is None or self._has_rivals(float("inf")):
-            return False  # the dead may be of another run
+            return False  # the dead may belong to another run
         strikes = sum(REGISTER.reap(strike=True, spare=self._older) > 0 for _ in range(50))
-        return strikes > 1  # the first may just collect who was killed before
+        return strikes > 1  # the first strike may just reap processes killed before
 
     def _send(self, members: Sequence[Process], number: int) -> None:
         if number == 0:
@@ -302,7 +300,7 @@ class Watch:
                     pass  # the group is gone
 
     def _gone_within(self, grace_s: float) -> bool:
-        """Wait for the tree to end; cut the wait short when it begins to grow past a limit."""
+        """Waits for the tree to end; returns False early if it grows past a limit."""
         end = time.monotonic() + grace_s
         pause = QUICK_S / 5
         while members := self.members():
@@ -321,9 +319,9 @@ class Watch:
 
 
 def sweep(marker: str) -> int:
-    """Kill at once every process of the run with this marker; how many there were.
+    """Kills at once every process of the run with this marker; returns their number.
 
-    Knows the run by its watch if there is one in this program, otherwise by the environment.
+    It uses the run's watch if this program has one, else only the environment.
     """
     watches = [w for w in _active() if w.marker == marker]
     watches.append(Watch(0, marker=marker, limits=Limits(), outputs=()))
@@ -331,6 +329,6 @@ def sweep(marker: str) -> int:
 
 
 def _active() -> list[Watch]:
-    """The watches of this program that have not seen their run to its end."""
+    """Returns the watches of this program whose run has not ended."""
     with REGISTER.lock:  # another thread may add one
         return [watch for watch in _watches if not watch._done]

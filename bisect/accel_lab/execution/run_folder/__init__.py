@@ -1,1 +1,1 @@
-"""The folder of a run: its lock, its marker, its probes' folders, and views of the user's files."""
+"""The folder of a run: its lock, its marker, the folders of its probes, and views of the user's files."""

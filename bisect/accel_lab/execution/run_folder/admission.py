@@ -1,7 +1,7 @@
-"""What a run left in its folder, once nothing of the run lives: files and folders stay, all else goes.
+"""Makes a probe's folder safe to read after the probe has ended: only files and folders remain.
 
-After this no reader of the folder can meet a link, a pipe, a device or a socket: see
-:mod:`accel_lab.core.untrusted.child_files`, which does not rely on it.
+After this no reader can meet a link, pipe, device or socket; :mod:`accel_lab.core.untrusted.child_files` does
+not rely on it.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from accel_lab.core.untrusted.child_files import Refused, kind_of
 
 from .copies import remove
 
-#: More files than these no child of ours leaves.
+#: Most files; no child of the lab writes more.
 MOST = 50_000
 MOST_DEPTH = 40
-#: Ends of names that are files wherever the lab's own code writes them.
+#: Endings of names that the lab's own code always writes as files.
 _FILES = (".txt", ".json", ".jsonl", ".bin")
 
 
 def identity(folder: Path) -> tuple[int, int, int]:
-    """What distinguishes a folder from another one that is put in its place."""
+    """Returns device, inode and type, which distinguish a folder from one that replaced it."""
     there = os.lstat(folder)
     return there.st_dev, there.st_ino, stat.S_IFMT(there.st_mode)
 
 
 def admit(folder: Path, made: tuple[int, int, int], *, without: Collection[str]) -> None:
-    """Make a run's folder safe to read, or raise :class:`Refused` once it is; ``without`` are not looked at.
+    """Makes a probe's folder safe to read, and raises :class:`Refused` if it contained anything suspicious.
 
-    ``made`` is the folder's :func:`identity` when it was made.
+    ``made`` is the folder's :func:`identity` at its creation. ``without`` names entries that are not checked.
     """
     try:
         same = identity(folder) == made
@@ -70,7 +70,7 @@ def admit(folder: Path, made: tuple[int, int, int], *, without: Collection[str])
 
 
 def _listed(folder: Path) -> list[os.DirEntry[str]]:
-    """What lies in a folder, no more than needed, whatever rights were taken from it."""
+    """Lists at most ``MOST`` + 1 entries of a folder, after restoring the owner's rights."""
     mode = os.lstat(folder).st_mode
     if mode & stat.S_IRWXU != stat.S_IRWXU:
         folder.chmod(stat.S_IMODE(mode) | stat.S_IRWXU)
@@ -84,8 +84,8 @@ def _named(path: str, folder: Path) -> str:
 
 
 def discard(folder: Path, keep: Collection[str]) -> None:
-    """Remove all that a run left but what is named and is a file: it was refused, and is read by nobody."""
-    _listed(folder)  # for the rights
+    """Removes everything from a refused folder except the files named in ``keep``."""
+    _listed(folder)  # restores the rights
     for entry in os.scandir(folder):
         if entry.name not in keep or not entry.is_file(follow_symlinks=False):
             if entry.is_dir(follow_symlinks=False):

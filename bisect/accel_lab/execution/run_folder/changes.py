@@ -1,7 +1,8 @@
-"""Sees what runs changed in the user's folders past the copies of them, and puts it back.
+"""Detects changes that runs made in the user's folders despite their copies, and reverts them.
 
-An absolute path, or a link to what is too large to copy, leads a script out of its copy. A file that a person
-edits is never touched: the change may be theirs. What is taken away is kept in the run's folder.
+An absolute path, or a link to something too large to copy, leads a script out of its copy. Files that people
+edit by hand are never reverted, because the change may be the user's. What is removed is kept in the run's
+folder.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from .copies import Copy
 
 _Known = dict[Path, tuple[int, int]]
 
-#: More files are not looked through after each run.
+#: Folders with more files are not checked.
 _MOST_FILES = 50_000
-#: What people write by hand, while the lab is at work too.
+#: Suffixes of files that people write by hand, perhaps while the lab runs.
 _BY_HAND = frozenset(
     {".py", ".pyi", ".ipynb", ".md", ".rst", ".toml", ".cfg", ".ini", ".c", ".cc", ".cpp", ".cu", ".h", ".sh"}
 )
@@ -26,9 +27,9 @@ _BY_HAND = frozenset(
 
 @dataclass(kw_only=True)
 class Changes:
-    """The state of the folders as the first run found it: ``copies`` of them that no run is given.
+    """The state of the folders at the first run, with ``copies`` of them that no run sees.
 
-    ``kept`` is where what runs wrote is moved to.
+    Files that runs wrote are moved to ``kept``.
     """
 
     copies: list[Copy]
@@ -39,7 +40,7 @@ class Changes:
         self._before = self._look()
 
     def mend(self) -> str:
-        """Put back what differs now; one line for the user, empty if nothing does."""
+        """Reverts what differs now; returns a line for the user, or an empty string."""
         now = self._look()
         if len(now) > _MOST_FILES or len(self._before) > _MOST_FILES:
             return ""

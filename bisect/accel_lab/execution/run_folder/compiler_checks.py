@@ -1,13 +1,13 @@
-"""What torch finds out about the C++ compiler, kept from one cold run to the next.
+"""Reuses torch's checks of the C++ compiler from one cold run to the next.
 
-A cold run starts with empty caches, so that no earlier run can answer for it. Two things in these caches say
-nothing of the script, and they are most of what a small script costs: the test programs for the vector units
+A cold run starts with empty caches, so that no earlier run can affect it. Two kinds of cache entries do not
+depend on the script and take most of a small script's time: the test programs for the vector units
 (``torch/_inductor/cpu_vec_isa.py``; their names are a hash of the compiler, its options and the release), and
 the precompiled headers (``_HEADER_DIR`` of ``torch/_inductor/codecache.py``, which torch itself keeps apart
-from its caches and shares among all processes of a user). On 2.14.1 they are 20 of the 28 CPU seconds of a
+from its caches and shares among all processes of a user). On 2.14.1 they take 20 of the 28 CPU seconds of a
 script with one small kernel.
 
-Runs that measure get neither: the first one would pay for the others.
+Runs that measure time get neither, because the first run would pay for the others.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 from accel_lab.core.machine.files import remove
 from accel_lab.core.machine.places import cache_folder
 
-#: A release and a compiler leave some 40 files; what is more comes of releases that went.
+#: One release and one compiler leave some 40 files; more come from releases that were removed.
 MOST_FILES = 400
 _HEADERS = "precompiled_headers"
 
@@ -33,8 +33,8 @@ _HEADERS = "precompiled_headers"
 class CompilerChecks:
     """The test programs that one interpreter's torch built, in the lab's cache folder.
 
-    They come from the warm server alone, before it runs anything of a user's: no script can leave one there.
-    torch looks for each by a hash of what it depends on, so one that no longer holds is never found.
+    Only the warm server builds them, before it runs user code, so no script can place one there. torch looks
+    each up by a hash of its dependencies, so an outdated one is never found.
     """
 
     def __init__(self, python: str) -> None:
@@ -43,18 +43,17 @@ class CompilerChecks:
 
     @property
     def kept(self) -> bool:
-        """Whether there are any."""
         return bool(_files(self.folder))
 
     def lend(self, cache: Path) -> None:
-        """Copy them into the empty cache of a run; without any, or without room, the run builds its own."""
+        """Copies them into a run's empty cache; if there are none, or no room, the run builds its own."""
         try:
             shutil.copytree(self.folder, cache, dirs_exist_ok=True)
         except (OSError, shutil.Error):
             return
 
     def keep(self, cache: Path) -> None:
-        """Keep what lies in ``cache``, where the server has built what is not kept yet."""
+        """Adds the new ones in ``cache``, a server's cache folder, to the kept ones."""
         kept, made = _files(self.folder), _files(cache)
         if made <= kept:
             return
@@ -70,9 +69,9 @@ class CompilerChecks:
 
 
 def share_headers(temporary: Path, environment: Mapping[str, str]) -> None:
-    """Let torch find its precompiled headers from a private ``TMPDIR``, where it would find them without us.
+    """Links torch's usual folder of precompiled headers into a private ``TMPDIR``.
 
-    Nothing is shared where that place is not our own: a header is code.
+    Nothing is shared if others can write to that folder, because a header is code.
     """
     name = re.sub(r'[\\/:*?"<>|]', "_", _user())
     usual = Path(environment.get("TMPDIR") or tempfile.gettempdir()) / f"torchinductor_{name}" / _HEADERS
@@ -96,7 +95,7 @@ def _user() -> str:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether it is a folder that only this user may write."""
+    """Whether this is a folder that only this user can write to."""
     state = folder.lstat()
     return state.st_uid == os.geteuid() and not state.st_mode & 0o022 and not folder.is_symlink()
 

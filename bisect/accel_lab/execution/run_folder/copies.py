@@ -1,4 +1,4 @@
-"""Copies a user's folder for one run: small files as copies, links for what is too large to copy."""
+"""Copies a user's folder for one run: small files are copied, large ones become links."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from accel_lab.core.machine.files import remove as remove
 COPY_BYTES = 8 << 20
 COPY_TOTAL_BYTES = 64 << 20
 COPY_ENTRIES = 2_000
-#: A folder below with more entries is one link; the script's own and the working directory never are.
+#: A subfolder with more entries becomes one link; the script's folder and the working directory never do.
 LINK_FROM = 20_000
 _MOST_DEPTH = 12
-#: What a script reads at most: nothing of its own state lies there.
+#: Folders that scripts only read, if at all.
 _NEVER_COPIED = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 
 @dataclass(kw_only=True)
 class Copy:
-    """A copy of ``source`` at ``target``. ``real`` are folders in it that must not be links.
+    """A copy of ``source`` at ``target``. Folders in ``real`` must not become links.
 
-    ``apart`` is left where it is: the lab's own run folder may lie in the user's. ``deep``: folders below are
-    copied too. ``folders`` are those that were copied; ``cut`` says that a limit left some of it as links.
+    ``apart`` is left out, because the lab's run folder may be inside the user's. ``deep`` also copies
+    subfolders. ``folders`` lists the copied ones. ``cut`` is set if a limit left some entries as links.
     """
 
     source: Path
@@ -39,7 +39,7 @@ class Copy:
     _bytes: int = 0
 
     def make(self) -> Copy:
-        """Make it: the folders that must be real first, then the nearest."""
+        """Makes the copy: the folders that must be real first, then the nearest."""
         must = {self.source}
         for path in self.real:
             must.update(one for one in (path, *path.parents) if self.source in one.parents)
@@ -56,7 +56,7 @@ class Copy:
         return self
 
     def _fill(self, folder: Path, must: set[Path]) -> list[Path]:
-        """Copy the entries of one folder; the folders in it that are to be filled next."""
+        """Copies the entries of one folder; returns its subfolders that are to be copied next."""
         following = []
         for entry in _listed(folder):
             source = folder / entry.name
@@ -100,7 +100,7 @@ class Copy:
         return fits
 
     def _link(self, source: Path, target: Path) -> None:
-        """A link means in the copy what it means in the folder: what lies inside is that of the copy."""
+        """Recreates a link; one that points into ``source`` points into the copy."""
         text = os.readlink(source)
         aim = Path(os.path.normpath(source.parent / text))
         if self.source != aim and self.source not in aim.parents:

@@ -1,6 +1,6 @@
-"""One lock for each run folder: who works in it, and the end of what one that was killed has left.
+"""Locks a run folder for one lab, and ends what a killed lab left there.
 
-The kernel gives the lock up when the lab's process ends, however it ends; no child inherits it.
+The kernel releases the lock when the lab's process ends in any way; no child inherits it.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from accel_lab.execution.processes.guardian import GUARDIAN
 NAME = "lock.json"
 _MOST_BYTES = 4096
 _MOST_COMMAND = 160
-#: Who looks whether a folder is in use holds its lock for a moment: so long is it waited for, in seconds.
+#: Seconds to wait for a lock that another process holds only to check whether the folder is in use.
 _GRACE_S = 0.3
-#: Another lab may have removed the file that we opened, with the folder or at its end; so often is it tried.
+#: Retries if the lock file that we opened was removed by another lab.
 _TRIES = 20
 
 
-#: What file systems of other machines answer that know no locks.
+#: Errors of network file systems without locks.
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
 
 
 class InUse(LabError):
-    """Another process of the lab works in the folder (exit code 3)."""
+    """Another process of the lab uses the folder (exit code 3)."""
 
 
 @dataclass(kw_only=True)
 class Held:
-    """A folder that is ours. ``ended`` counts the processes that a killed lab had left."""
+    """A locked folder. ``ended`` counts the processes that a killed lab had left."""
 
     folder: Path
     ended: int = 0
@@ -52,7 +52,7 @@ class Held:
 
 @dataclass(frozen=True, kw_only=True)
 class Holder:
-    """Who works in a folder, as its lock says: None and empty for what it does not say.
+    """The process that uses a folder, according to its lock file; None or empty for unknown values.
 
     ``since`` is in seconds since the epoch.
     """
@@ -68,10 +68,10 @@ _guard = threading.Lock()
 
 @contextmanager
 def held(folder: Path) -> Iterator[Held]:
-    """Hold the lock of a run folder; within the same thread it may be taken again.
+    """Holds the lock of a run folder; the same thread may take it again.
 
-    The processes that a killed lab left there are ended. Raises :class:`InUse` in one line that names who
-    has it.
+    Processes that a killed lab left are ended. Raises :class:`InUse` with the name of the process that holds
+    it.
     """
     key, thread = os.path.realpath(folder), threading.get_ident()
     with _guard:
@@ -99,12 +99,12 @@ def held(folder: Path) -> Iterator[Held]:
 
 
 def holder(folder: Path) -> str:
-    """One line that says who works in a folder; empty if nobody does. Nothing is written there."""
+    """Returns a line that names the process using a folder, or an empty string; writes nothing there."""
     return _who(folder, _read(folder / NAME)) if _is_held(folder) else ""
 
 
 def user_of(folder: Path) -> Holder | None:
-    """Who works in a folder; None if nobody does. Nothing is written there."""
+    """Returns the process that uses a folder, or None; writes nothing there."""
     if not _is_held(folder):
         return None
     found = _read(folder / NAME)
@@ -117,10 +117,10 @@ def user_of(folder: Path) -> Holder | None:
 
 
 def _is_held(folder: Path) -> bool:
-    """Whether another process holds the lock; those that look do not stand in each other's way."""
+    """Whether another process holds the lock; the shared lock taken here does not disturb other checks."""
     try:
         file = os.open(folder / NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:  # there is none, or it is no file of the lab's
+    except OSError:  # there is none, or it is not a file of the lab's
         return False
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -132,7 +132,7 @@ def _is_held(folder: Path) -> bool:
 
 
 def _take(folder: Path) -> Lock:
-    """The lock of a folder, taken; the file is the one that others see under its name."""
+    """Takes the lock of a folder, and makes sure that the locked file is still the one in the folder."""
     if not folder.is_dir():
         raise LabError(f"there is no folder {folder}: it was removed, or never made")
     for _ in range(_TRIES):
@@ -155,7 +155,7 @@ def _take(folder: Path) -> Lock:
 
 
 def _lives(found: dict[str, Any]) -> bool:
-    """Whether the process that the file names is there, where the file system has no locks."""
+    """Whether the process in the lock file is running; used on file systems without locks."""
     pid = found.get("pid")
     process = process_table.read(pid) if _is_process(pid) else None
     named = (found.get("host"), found.get("start"))
@@ -172,7 +172,7 @@ def _who(folder: Path, found: dict[str, Any]) -> str:
 
 
 def _is_process(pid: object) -> TypeGuard[int]:
-    """Whether a number can be a process's: `kill -1`, which somebody may paste, would end all of theirs."""
+    """Whether the number is a valid pid: a user may paste it, and `kill -1` would end all their processes."""
     return type(pid) is int and 0 < pid < 2**31
 
 
@@ -181,7 +181,7 @@ def _shown(command: str) -> str:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """What the holder wrote; anybody may have written it, so nothing in it is believed without a look."""
+    """Reads the lock file, which anybody may have written; the caller must check every value."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -208,7 +208,7 @@ def _write(path: Path) -> None:
     }
     descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        # Who knows the id of a run may have a process of its own taken for one of the run's.
+        # Private, because a process that has the run's id in its environment counts as one of the run's.
         os.fchmod(descriptor, 0o600)
         os.write(descriptor, json.dumps(row).encode())
     finally:

@@ -1,4 +1,4 @@
-"""The marker of a folder that the lab made for a run: only what carries it is removed as one."""
+"""The marker of a run folder: the lab removes only folders that carry it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _MAX_BYTES = 4096
 
 
 def mark(folder: Path, kind: str) -> None:
-    """Say in a new folder that it is a run's. It holds for the folder of that name only, not for copies."""
+    """Marks a new folder as a run's. The marker contains the folder's name, so it is not valid in a copy.
+
+    Raises :class:`LabError` if it cannot be written.
+    """
     row = {
         "schema": SCHEMA,
         "kind": kind,
@@ -34,19 +37,19 @@ def mark(folder: Path, kind: str) -> None:
 
 
 def is_marked(folder: Path) -> bool:
-    """Whether a folder carries a sound marker."""
+    """Whether a folder has a valid marker."""
     return isinstance(_read(folder), dict)
 
 
 def made_by(folder: Path) -> str:
-    """The command that made a marked folder; empty where the marker does not say it."""
+    """Returns the command that made a marked folder, or an empty string."""
     row = _read(folder)
     kind = row.get("kind") if isinstance(row, dict) else None
     return kind if isinstance(kind, str) and kind.isalpha() else ""
 
 
 def objection(folder: Path) -> str:
-    """Why a folder must not be removed as a run's; empty if it may."""
+    """Returns why a folder must not be removed as a run, or an empty string if it may."""
     if folder.is_symlink():
         return "it is a link: name the folder itself"
     if not folder.is_dir():
@@ -66,7 +69,7 @@ def objection(folder: Path) -> str:
 
 
 def _read(folder: Path) -> dict[str, Any] | str:
-    """The marker, or what is wrong with it. A link is not followed, and nothing is waited for."""
+    """Returns the marker, or what is wrong with it. It follows no link and never blocks."""
     none = f"it has no marker of a run ({MARKER}); if it is one of an older version, remove it yourself"
     try:
         file = os.open(folder / MARKER, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

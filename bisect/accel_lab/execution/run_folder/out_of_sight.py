@@ -1,4 +1,4 @@
-"""Runs a command where some of the user's folders are empty, to see which of their files it needs."""
+"""Runs a command with some of the user's folders hidden, to find out which of their files it needs."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .surroundings import enter_command
 
 @dataclass(frozen=True, kw_only=True)
 class OutOfSight:
-    """Has the interface of ``process.run``. ``hidden`` folders are empty for the command.
+    """A runner with the interface of ``process.run``; the command sees ``hidden`` folders as empty.
 
-    ``real`` stays as it is, wherever it lies. ``library`` is the copied child package, ``scratch`` a folder
-    for files of ours. Where the kernel allows no mounts nothing is hidden.
+    Folders in ``real`` stay visible inside hidden ones. ``library`` is the copied child package, ``scratch``
+    a folder for temporary files. Nothing is hidden if the kernel allows no mounts.
     """
 
     hidden: tuple[Path, ...]
@@ -59,6 +59,6 @@ class OutOfSight:
                 }
                 (Path(name) / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
                 ended = started(enter_command(self.library, Path(name) / "plan.json", command))
-                if not crash.exists():  # it is written where the views cannot be entered
+                if not crash.exists():  # the child writes it if it cannot set up the views
                     return ended
         return started(command)

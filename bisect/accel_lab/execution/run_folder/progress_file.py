@@ -1,4 +1,4 @@
-"""The progress of a run on disk, line by line, so that another process can watch it while it runs."""
+"""Writes the progress of a run to disk, line by line, so that another process can follow it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 from accel_lab.core.text import printable
 
 NAME = "progress.txt"
-#: A search prints some hundred lines; what goes on for days stops here and is seen in the journal only.
+#: A search prints a few hundred lines; a run of days stops here, and only the journal continues.
 MOST_BYTES = 2 << 20
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class ProgressFile:
-    """Appends lines to ``progress.txt`` of a run's folder, up to :data:`MOST_BYTES` in all.
+    """Appends lines to ``progress.txt`` in a run's folder, up to :data:`MOST_BYTES` in total.
 
-    A run that is resumed appends to its own file. Nothing here stops a run: what cannot be written is left
-    out. A link or a pipe in the file's place, which a script may put there, is not written to.
+    A resumed run appends to its own file. An error never stops the run; the line is lost. It never writes to
+    a link or pipe at that path, which a script may have put there.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -31,7 +31,7 @@ class ProgressFile:
             self._left -= os.fstat(self._file).st_size
 
     def write(self, line: str) -> None:
-        """Append one line. Any thread may write."""
+        """Appends one line; thread-safe."""
         data = (" ".join(printable(line).splitlines()) + "\n").encode("utf-8", "backslashreplace")
         with self._lock:
             if self._file is None or len(data) > self._left:
@@ -40,7 +40,7 @@ class ProgressFile:
                 self._left -= os.write(self._file, data)
 
     def close(self) -> None:
-        """Nothing is written any more."""
+        """Closes the file; later lines are dropped."""
         with self._lock:
             file, self._file = self._file, None
         if file is not None:

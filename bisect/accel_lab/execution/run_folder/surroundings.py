@@ -1,8 +1,8 @@
-"""What a run sees of the user's folders: views of them that are written to like the folders themselves.
+"""Gives each run its own writable view of the user's folders, so that the folders stay unchanged.
 
-The script's own folder and the working directory are shown, each run has them to itself. Where the kernel
-allows it they are overlays at their own paths (``child.view``); elsewhere private copies, whose paths are
-turned into the user's in all that a run leaves.
+The script's folder and the working directory are shown. If the kernel allows it, they are overlays at their
+own paths (``child.view``). Otherwise they are private copies, and the copies' paths are replaced by the
+user's in everything that a run leaves.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from accel_lab.execution.processes import process
 from .changes import Changes
 from .copies import Copy
 
-#: How folders are shown: overlays, copies, or the working directory alone as links (for a container, which
-#: sees the script's folder without being able to write to it).
+#: Kinds of view: overlays, copies, or only the working directory as links (for a container, which sees the
+#: script's folder read-only).
 MOUNT, COPY, LINKS = "mount", "copy", "links"
 
-#: Parts of a system, never shown whole: devices and other processes live there.
+#: System folders, never shown as a whole: they hold devices and other processes.
 _SYSTEM = frozenset(
     {
         *("/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib32", "/lib64", "/media", "/mnt"),
@@ -38,7 +38,7 @@ _SYSTEM = frozenset(
     }
 )
 _TRIAL_S = 20.0
-#: So many entries of a folder are looked at for their owner.
+#: Most entries of a folder whose owner is checked.
 _LOOK_AT = 5_000
 _REWRITTEN = ("*.txt", "*.json", "artifacts/*")
 _REWRITE_BYTES = 16 << 20
@@ -46,9 +46,9 @@ _REWRITE_BYTES = 16 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """What one run sees: where it starts, and for copies which folder of the user each stands for.
+    """What one run sees: its working directory, and the user's folder that each copy stands for.
 
-    ``plan`` is what ``child.view`` enters; None where there is nothing to enter.
+    ``plan`` is the input of ``child.view``, or None if there is nothing to enter.
     """
 
     cwd: Path
@@ -56,26 +56,26 @@ class View:
     copies: tuple[tuple[Path, Path], ...] = ()
 
     def inside(self, value: Any) -> Any:
-        """The user's paths in a value as the run must see them."""
+        """Replaces the user's paths in a value by those that the run must see."""
         for folder, shown in self.copies:
             pattern = re.compile(rf"(?<![\w./~-]){re.escape(str(folder))}(?![^/:])")
             value = _mapped(value, pattern, str(shown))
         return value
 
     def takes(self, edited: tuple[str, str]) -> bool:
-        """Whether the run sees a changed file: an overlay shows it, into a private copy it is put here."""
+        """Whether the run sees an edited file; an overlay shows it, a private copy gets it here."""
         path, text = edited
         if self.plan is not None:
             return True
         inside = Path(self.inside(path))
         if str(inside) == path or not inside.is_file():
             return False
-        inside.unlink()  # a link in the copy leads to the user's own file
+        inside.unlink()  # if it is a link, it leads to the user's own file
         shutil.copyfile(text, inside)
         return True
 
     def tell_outside(self, folder: Path) -> None:
-        """Turn the copies' paths into the user's in the text files that the run left."""
+        """Replaces the copies' paths by the user's in the text files that the run left."""
         if not self.copies:
             return
         names = []
@@ -91,7 +91,7 @@ class View:
 class Surroundings:
     """Makes the views of all runs of one workspace. ``library`` is the copied child package.
 
-    ``kind`` is found out at the first run unless it is given. ``notes`` are for the user, one line each.
+    ``kind`` is determined at the first run unless it is given. ``notes`` are lines for the user.
     """
 
     root: Path
@@ -106,7 +106,7 @@ class Surroundings:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def view(self, probe: Probe, folder: Path) -> View:
-        """The view of one run, whose own files lie in ``folder``."""
+        """Makes the view of one run, whose own files are in ``folder``."""
         with self._lock:
             folders = self._folders(probe)
             kind = self._kind(folders)
@@ -129,14 +129,17 @@ class Surroundings:
         return self._copied(folders, folder)
 
     def mend(self) -> str:
-        """Put back what runs changed in the user's folders past their views; one line of what that was."""
+        """Reverts what runs changed in the user's folders outside their views; returns a line about it."""
         with self._lock:
             return self._changes.mend() if self._changes is not None else ""
 
     # -- which folders ---------------------------------------------------------------------------
 
     def _folders(self, probe: Probe) -> tuple[Path, ...]:
-        """The folders to show, none inside another: candidates of a reduction still link to the script's."""
+        """Returns the folders to show, none inside another.
+
+        Folders of earlier scripts are included, because candidates of a reduction link to their files.
+        """
         path = probe.program.path
         if path is not None:
             folder = Path(path).resolve().parent
@@ -147,7 +150,7 @@ class Surroundings:
         return tuple(sorted({one for one in found if not any(other in one.parents for other in found)}))
 
     def _own(self, probe: Probe) -> tuple[Path, ...]:
-        """The folder of a script that lies in the run's own: a reduced one leaves nothing there either."""
+        """Returns the script's folder if it is inside the run's: reduced scripts must leave nothing there."""
         path = probe.program.path
         folder = Path(path).resolve().parent if path is not None else self.root
         root = self.root.resolve()
@@ -167,7 +170,7 @@ class Surroundings:
     def _can_mount(self, folders: tuple[Path, ...]) -> bool:
         if not sys.platform.startswith("linux") or not all(_is_ours(folder) for folder in folders):
             return False
-        # What is written may not lie in what is shown.
+        # The upper folder of an overlay must not be inside a folder that is shown.
         apart = not any(folder in self.root.resolve().parents for folder in folders)
         for memory in (False, True) if apart else (True,):
             self._memory = memory
@@ -227,7 +230,7 @@ class Surroundings:
                 )
         view = View(cwd=self.user_cwd, copies=tuple(shown))
         cwd = Path(view.inside(str(self.user_cwd)))
-        if cwd == self.user_cwd:  # a part of the system, shown as links
+        if cwd == self.user_cwd:  # a system folder, shown as links
             cwd = place / "cwd"
             Copy(source=self.user_cwd, target=cwd, apart=self.root, deep=False).make()
         return View(cwd=cwd, copies=view.copies)
@@ -248,12 +251,12 @@ class Surroundings:
 
 
 def enter_command(library: Path, plan: Path, command: Sequence[str]) -> list[str]:
-    """The command that enters the views of a plan and becomes another one."""
+    """Returns the command that enters the views of a plan and then executes ``command``."""
     return [sys.executable, "-I", "-S", str(library / "view.py"), str(plan), *command]
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether an unprivileged overlay can stand for the folder: it cannot take over what others own."""
+    """Whether an unprivileged overlay can show the folder: it cannot copy up files that others own."""
     user, group = os.geteuid(), os.getegid()
     if user == 0:
         return True
@@ -271,7 +274,7 @@ def _is_ours(folder: Path) -> bool:
 
 
 def _open_work(upper: Path) -> None:
-    """The kernel leaves a folder that nobody may enter."""
+    """Makes the overlay's work folders accessible; the kernel leaves them without any rights."""
     for path in upper.glob("*/work/work"):
         try:
             path.chmod(0o700)

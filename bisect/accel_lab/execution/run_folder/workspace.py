@@ -1,6 +1,6 @@
-"""The folders of a run: one per probe, with caches of its own and a view of the user's folders.
+"""The folders of a run: one for each probe, with its own caches and a view of the user's folders.
 
-How a view is made is for :mod:`.surroundings` to know; what a probe writes in it is thrown away.
+:mod:`.surroundings` makes the views; what a probe writes to its view is discarded.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from .admission import admit, discard, identity
 from .copies import remove
 from .surroundings import Surroundings, View
 
-#: In a probe's folder, and needed by its run only.
+#: Folders in a probe's folder that only its run needs.
 SCRATCH = ("view", "cwd", "cache")
 
 
-#: The name of the copied child package, in ``lib``.
+#: Name of the copied child package in ``lib``.
 CHILD = "accel_lab_child"
-#: A run needs some for its own files, in bytes.
+#: Free bytes that a run needs for its own files.
 LEAST_ROOM = 4 << 20
-#: What a child can bring about with names and rights.
+#: Errors that a child can cause by names and permissions.
 _CLOSED = frozenset({errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where one probe lives, and what it sees. ``cwd`` may be the user's own folder, seen as a view.
+    """The folders of one probe. ``cwd`` may be the user's own folder, seen through a view.
 
-    ``temporary`` is its ``TMPDIR``, ``made`` the identity of ``folder``.
+    ``temporary`` is its ``TMPDIR``. ``made`` is the identity of ``folder`` at its creation.
     """
 
     folder: Path
@@ -63,14 +63,14 @@ class Place:
 
     @property
     def written(self) -> tuple[Path, ...]:
-        """All that the run may fill."""
+        """The folders that the run may fill."""
         return self.folder, self.temporary
 
 
 class Workspace:
     """The folder of one run: ``journal.jsonl``, ``probes/``, ``lib/``.
 
-    ``views`` is how the user's folders are shown (see :mod:`.surroundings`); empty: the best that works here.
+    ``views`` is the kind of view (see :mod:`.surroundings`); empty means the best that works here.
     """
 
     def __init__(self, root: Path, user_cwd: Path, *, views: str = "") -> None:
@@ -81,19 +81,19 @@ class Workspace:
         self.surroundings = Surroundings(root=root, user_cwd=user_cwd, library=self.library, kind=views)
 
     def renew_child(self) -> None:
-        """Copy the child again, where an earlier lab's copy lies."""
+        """Replaces an earlier lab's copy of the child by a new one."""
         remove(self.root / "lib")
         self._copy_child()
 
     def _copy_child(self) -> Path:
-        """A copy of the child package that any interpreter can import, apart from the lab itself."""
+        """Copies the child package, which any interpreter can import without the lab."""
         target = self.root / "lib" / CHILD
         if not target.exists():
             copy_child(target.parent)
         return target
 
     def place(self, probe: Probe) -> Place:
-        """A fresh folder for a probe; what an interrupted attempt left there is removed."""
+        """Makes a fresh folder for a probe; removes what an interrupted attempt left there."""
         folder = self.root / "probes" / probe.key
         if folder.exists():
             remove(folder)
@@ -110,7 +110,7 @@ class Workspace:
         )
 
     def keep_text(self, text: str) -> Path:
-        """A file of the run with the text, named by its digest."""
+        """Writes a text to a file named by its digest, and returns the path."""
         folder = self.root / "edited"
         folder.mkdir(exist_ok=True)
         path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.py"
@@ -119,17 +119,17 @@ class Workspace:
         return path
 
     def admit(self, place: Place) -> None:
-        """Make what the run left safe to read; raises :class:`Refused` for what no child of ours leaves."""
+        """Makes what the run left safe to read; raises :class:`Refused` for anything suspicious."""
         try:
             admit(place.folder, place.made, without=SCRATCH)
         except (Refused, OSError) as error:
             if isinstance(error, OSError) and error.errno not in _CLOSED:
-                raise  # the disk's doing, not the child's
+                raise  # a disk error, not the child's doing
             discard(place.folder, ("stdout.txt", "stderr.txt"))
             raise Refused(str(error)) from None
 
     def expect_room(self) -> None:
-        """Raise :class:`DiskFull` where the run's disk is full, for a program fails by that in any way."""
+        """Raises :class:`DiskFull` if the run's disk is full, since programs then fail in arbitrary ways."""
         try:
             there = os.statvfs(self.root)
         except (AttributeError, OSError):
@@ -138,13 +138,13 @@ class Workspace:
             raise DiskFull(f"the disk of {self.root} is full")
 
     def tidy(self, place: Place, keep: bool = False) -> None:
-        """Remove what only the run itself needed; the records and artifacts stay."""
+        """Removes what only the run itself needed; records and artifacts stay."""
         for name in () if keep else SCRATCH:
             remove(place.folder / name)
         remove(place.temporary)
 
     def environment(self, place: Place, base: Mapping[str, str], bare: bool) -> dict[str, str]:
-        """The user's environment with private caches; the bare run gets nothing else."""
+        """Returns the user's environment with private caches; other changes are not made for a bare run."""
         env = dict(base)
         env["TORCHINDUCTOR_CACHE_DIR"] = str(place.cache)
         env["TRITON_CACHE_DIR"] = str(place.cache / "triton")
@@ -155,7 +155,7 @@ class Workspace:
             env["PYTHONPATH"] = place.view.inside(env["PYTHONPATH"])
         if not bare:
             env.setdefault("PYTHONHASHSEED", "0")
-            # A test runner cuts its summary at the width of the terminal, which is not there.
+            # A test runner cuts its summary at the terminal's width, and there is no terminal.
             env.setdefault("COLUMNS", "200")
         if "-p no:cacheprovider" not in env.get("PYTEST_ADDOPTS", ""):
             env["PYTEST_ADDOPTS"] = (env.get("PYTEST_ADDOPTS", "") + " -p no:cacheprovider").strip()
@@ -163,10 +163,10 @@ class Workspace:
 
 
 def copied_folders() -> list[tuple[Path, str, str]]:
-    """The folders of the child's copy: each with its place there, and a file that is left out (or empty).
+    """Lists the folders of the child's copy: source, place in the copy, and a file to leave out (or "").
 
-    What lab and child agree on lies inside the child, in the place of the module that stands for it. Adapters
-    and the mock lie beside it, under their own name; so does the file :func:`package_file`.
+    The protocol package is copied into the child, in place of the module that stands for it. Adapters, the
+    mock and :func:`package_file` are next to the child under their own names.
     """
     source = package_file().parent
     beside = [(source / name, f"accel_lab/{name}", "") for name in ("accelerators", "mock", "protocol")]
@@ -174,12 +174,12 @@ def copied_folders() -> list[tuple[Path, str, str]]:
 
 
 def package_file() -> Path:
-    """The file that makes ``accel_lab`` a package, here and in a copy."""
+    """Returns the ``__init__.py`` of ``accel_lab``, which is part of the copy too."""
     return Path(accel_lab.__file__)
 
 
 def copy_child(library: Path) -> None:
-    """Copy the child package into a folder, with what belongs to it."""
+    """Copies the child package and what it needs into a folder."""
     for folder, place, without in copied_folders():
         _copy(folder, library / place, "__pycache__", without)
     shutil.copy2(package_file(), library / "accel_lab")
@@ -190,7 +190,7 @@ def _copy(source: Path, target: Path, *without: str) -> None:
 
 
 def write_job(place: Place, job: Mapping[str, Any], name: str = "job.json") -> Path:
-    """The job file that the child reads."""
+    """Writes the job file that the child reads, and returns its path."""
     path = place.folder / name
     path.write_text(json.dumps(job), encoding="utf-8")
     return path

@@ -1,4 +1,4 @@
-"""The arguments of a program's statements, and what is known of a value without its numbers."""
+"""Arguments of a program's statements, and metadata of values: shape, dtype, stride, device."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from typing import Union
 
 @dataclass(frozen=True)
 class Ref:
-    """The value of a statement or parameter."""
+    """A reference to a statement or parameter by name."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Name:
-    """An expression that is written as it is, such as ``torch.float32``."""
+    """An expression that is emitted verbatim, such as ``torch.float32``."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Items:
-    """A list or a tuple; ``kind`` says which."""
+    """A list or a tuple, as ``kind`` says."""
 
     kind: str
     items: tuple[Arg, ...]
@@ -52,7 +52,7 @@ Arg = None | bool | int | float | str | Ref | Name | Items | Slice | Table
 
 
 def refs(arg: Arg) -> Iterator[str]:
-    """The names that an argument mentions, in order."""
+    """Yields the names that an argument references, in order."""
     if isinstance(arg, Ref):
         yield arg.name
     elif isinstance(arg, Items):
@@ -68,7 +68,7 @@ def refs(arg: Arg) -> Iterator[str]:
 
 
 def mapped(arg: Arg, change: Callable[[Arg], Arg]) -> Arg:
-    """The argument with ``change`` applied to everything in it that is no container."""
+    """Applies ``change`` to every leaf of an argument, rebuilding its containers."""
     if isinstance(arg, Items):
         return Items(arg.kind, tuple(mapped(item, change) for item in arg.items))
     if isinstance(arg, Slice):
@@ -83,7 +83,7 @@ def mapped(arg: Arg, change: Callable[[Arg], Arg]) -> Arg:
 
 @dataclass(frozen=True)
 class TensorMeta:
-    """What is known of a tensor without its values."""
+    """Metadata of a tensor without its values."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -93,13 +93,13 @@ class TensorMeta:
 
     @property
     def alike(self) -> tuple[tuple[int, ...], str, str]:
-        """What two values must share for one to stand in for the other."""
+        """What two values must share for one to replace the other: shape, dtype, device."""
         return self.shape, self.dtype, self.device
 
 
 @dataclass(frozen=True)
 class ScalarMeta:
-    """A number, and which one it was."""
+    """A number with its value."""
 
     value: Arg
 
@@ -108,7 +108,7 @@ Meta = Union[TensorMeta, ScalarMeta, tuple["Meta", ...], None]  # noqa: UP007 - 
 
 
 def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
-    """The strides of a contiguous tensor."""
+    """Returns the strides of a contiguous tensor."""
     strides: list[int] = []
     step = 1
     for size in reversed(shape):
@@ -118,13 +118,13 @@ def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def is_contiguous(shape: Sequence[int], stride: Sequence[int]) -> bool:
-    """Whether the elements lie in order without gaps; sizes of one have any stride."""
+    """Whether a tensor is contiguous; dimensions of size one may have any stride."""
     expected = contiguous(shape)
     return all(n <= 1 or s == e for n, s, e in zip(shape, stride, expected, strict=True)) or 0 in shape
 
 
 def is_dense(shape: Sequence[int], stride: Sequence[int]) -> bool:
-    """Whether some order of the dimensions makes the tensor contiguous."""
+    """Whether the tensor is contiguous for some order of its dimensions."""
     step = 1
     for s, n in sorted((s, n) for n, s in zip(shape, stride, strict=True) if n != 1):
         if s != step:
@@ -134,5 +134,5 @@ def is_dense(shape: Sequence[int], stride: Sequence[int]) -> bool:
 
 
 def elements(shape: Iterable[int]) -> int:
-    """The number of elements of a shape."""
+    """Returns the number of elements of a shape."""
     return prod(shape)

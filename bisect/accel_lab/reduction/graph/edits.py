@@ -1,7 +1,7 @@
-"""Single changes to a program: cuts, removal of statements, replacement of values.
+"""Single edits of a program: shorten it, remove statements, replace values.
 
-Each function makes one new program or None where it would make no sense; whether the failure survives
-is for the caller to ask.
+Each function returns a new program, or None if the edit is not possible; the caller tests whether the failure
+survives.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .program import (
 
 
 def with_result(program: Program, index: int, outputs: Sequence[Arg]) -> Program | None:
-    """The function returning only these; gradients of outputs that stay are kept, else all are summed."""
+    """Makes a function return only ``outputs``; keeps the gradients of those that remain, else sums all."""
     if not outputs and "outputs" in program.compare:
         return None
     function = program.functions[index]
@@ -64,7 +64,7 @@ def with_result(program: Program, index: int, outputs: Sequence[Arg]) -> Program
 
 
 def cut_after(program: Program, index: int, end: int) -> Program | None:
-    """Only the first ``end`` statements; what would have been needed after them is returned."""
+    """Keeps only the first ``end`` statements; values that later statements used are returned."""
     function = program.functions[index]
     body, rest = function.body[:end], function.body[end:]
     later = {name for statement in rest for name in statement.uses} | set(refs(function.result))
@@ -79,7 +79,7 @@ def cut_after(program: Program, index: int, end: int) -> Program | None:
     shorter = with_function(program, index, replace(function, body=body))
     if not body or not outputs:
         return None
-    # The positions of the outputs refer to the old result, which with_result still needs to see.
+    # with_result needs the old result, to which the positions of the gradients refer.
     return with_result(
         with_function(shorter, index, replace(shorter.functions[index], result=function.result)),
         index,
@@ -88,7 +88,7 @@ def cut_after(program: Program, index: int, end: int) -> Program | None:
 
 
 def checked(program: Program) -> Program | None:
-    """None for a program that uses what nothing defines, or has nothing left to run."""
+    """Returns None for a program with an undefined reference or without statements."""
     if not all(is_closed(function) for function in program.functions):
         return None
     return program if any(function.body for function in program.functions) else None
@@ -100,7 +100,7 @@ def checked(program: Program) -> Program | None:
 def without(
     program: Program, index: int, names: Collection[str], stand_ins: Mapping[str, Arg] | None = None
 ) -> Program | None:
-    """The function without these statements: their values are ``stand_ins``, else captured inputs."""
+    """Removes statements from a function; ``stand_ins`` or new inputs with captured values replace them."""
     function = program.functions[index]
     removed = _with_items(function, names)
     function = replace(function, body=tuple(s for s in function.body if s.name not in removed))
@@ -123,7 +123,7 @@ def without(
 
 
 def _with_items(function: Function, names: Collection[str]) -> set[str]:
-    """Also the statements that take a removed sequence apart: their items were captured one by one."""
+    """Returns the names and those of getitem statements on removed sequences, whose items were captured."""
     removed = set(names)
     for statement in function.body:
         if (
@@ -176,7 +176,7 @@ def _is_written(function: Function, name: str) -> bool:
 
 
 def stand_ins(function: Function, statement: Statement, params: Mapping[str, Meta]) -> list[Arg]:
-    """Values that could take the place of a statement's: operands first, then what came just before it."""
+    """Returns values of the same shape, dtype and device to replace a statement: operands first."""
     if not isinstance(statement.meta, TensorMeta):
         return []
     alike = statement.meta.alike
@@ -196,7 +196,7 @@ def stand_ins(function: Function, statement: Statement, params: Mapping[str, Met
 
 
 def splat(program: Program, index: int, name: str, kind: str) -> Program | None:
-    """The statement made into a constructor of ones or zeros of the same shape."""
+    """Replaces a statement by ``torch.ones`` or ``torch.zeros`` (``kind``) of the same shape."""
     function = program.functions[index]
     statement = next(s for s in function.body if s.name == name)
     meta = statement.meta

@@ -1,4 +1,4 @@
-"""Writes a program as a standalone script that exits 1 while the failure is there and 0 when it is gone."""
+"""Writes a program as a standalone script that exits with 1 if it fails and with 0 if it passes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ SILENT = "the uncompiled function raises, the compiled one does not"
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """How the script fails. ``kind``: raises (by itself), values, or eager_raises (only the uncompiled does).
+    """How the script fails. ``kind`` is raises, values, or eager_raises (only the uncompiled one raises).
 
-    ``tolerance`` is (rtol, atol), None for the defaults of ``torch.testing.assert_close``; ``dtype``,
-    ``stride`` and ``device`` are compared where they are true. ``header`` is a comment for the top.
+    ``tolerance`` is (rtol, atol); None means the defaults of ``torch.testing.assert_close``. ``dtype``,
+    ``stride`` and ``device`` are compared if true. ``header`` is a comment at the top.
     """
 
     kind: str = "values"
@@ -34,7 +34,7 @@ class Check:
 
 
 def emit(program: Program, check: Check) -> Candidate:
-    """The script and the files that it reads."""
+    """Returns the script and the files that it reads."""
     source = _Script(program, check).text()
     files = {name: Path(program.files[name]) for name in sorted(stored_files(program))}
     return Candidate(source, files)
@@ -257,7 +257,7 @@ def _param_metas(program: Program, index: int) -> dict[str, TensorMeta]:
 
 
 def _outputs_with_grad(call: Call, function: Function) -> list[tuple[int, str]]:
-    """Position and text of the outputs that a gradient can come in through."""
+    """Returns position and text of the outputs that can receive a gradient."""
     single = isinstance(function.result, Ref)
     inputs = dict(zip(function.params, call.inputs, strict=True))
     found: list[tuple[int, str]] = []

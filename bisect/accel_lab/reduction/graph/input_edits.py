@@ -1,6 +1,6 @@
-"""Changes to what a program is called with: sizes, types and layouts of inputs and what depends on them.
+"""Edits of a program's inputs: sizes, dtypes and layouts, and everything that depends on them.
 
-Each function makes one new program or call, or None where it would make no sense.
+Each function returns a new program or call, or None if the edit is not possible.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .program import Call, Input, Made, Program, ScalarInput, Storage, TensorInp
 
 
 def resized(program: Program, sizes: Mapping[int, int]) -> Program | None:
-    """Every size that is a key becomes its value: in inputs, in arguments, in what is known of values."""
+    """Replaces every size that is a key of ``sizes``: in inputs, arguments and metadata."""
 
     def change(arg: Arg) -> Arg:
         if type(arg) is int and arg in sizes:
@@ -73,7 +73,7 @@ def resized(program: Program, sizes: Mapping[int, int]) -> Program | None:
 
 
 def reshaped(call: Call, position: int, size: tuple[int, ...]) -> Call | None:
-    """The call with an input of another size: a smaller part of its values, or a constructor's."""
+    """Changes the size of an input, by slicing or by a constructor; None if that is not possible."""
     value = call.inputs[position]
     assert isinstance(value, TensorInput)
     if size == value.size:
@@ -113,7 +113,7 @@ def _remade(
 
 
 def made_contiguous(call: Call, position: int) -> Call | None:
-    """The call with an input that has the same values, contiguous and in a storage of its own."""
+    """Makes an input contiguous in its own storage with the same values; None if it already is."""
     value = call.inputs[position]
     if not isinstance(value, TensorInput):
         return None
@@ -149,7 +149,7 @@ def with_call(program: Program, index: int, call: Call) -> Program:
 
 
 def retyped(program: Program, before: str, after: str) -> Program:
-    """Every tensor and argument of one type becomes another type."""
+    """Changes a dtype everywhere: in tensors, arguments and metadata."""
 
     def change(arg: Arg) -> Arg:
         return Name(f"torch.{after}") if arg == Name(f"torch.{before}") else arg
@@ -188,7 +188,7 @@ def _retyped_input(call: Call, position: int, value: TensorInput, after: str) ->
 
 
 def each_input(program: Program, change: Callable[[Call, int], Call | None]) -> list[tuple[str, Program]]:
-    """A program for each input that ``change`` can change, with the input's name."""
+    """Returns a program for each input that ``change`` changes, with the input's name."""
     found = []
     for number, call in enumerate(program.calls):
         for position, name in enumerate(program.functions[call.function].params):

@@ -1,4 +1,4 @@
-"""Writes the inputs of a call: as short constructors, or read from a safetensors file beside the script."""
+"""Writes a call's inputs as short constructors or as reads from a safetensors file next to the script."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _INTEGERS = ("int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "ui
 
 @dataclass
 class WrittenInputs:
-    """Lines that make the inputs, and whether they need the loader."""
+    """The lines that make the inputs; ``loads`` is set if they need the loader."""
 
     lines: list[str] = field(default_factory=list)
     loads: bool = False
 
 
 def written_inputs(call: Call, names: Sequence[str], default_dtype: str) -> WrittenInputs:
-    """One line per input; storages that several inputs share get a line of their own first."""
+    """Writes one line for each input; shared storages get their own lines first."""
     out = WrittenInputs()
     bases: dict[str, str] = {}
     for storage in call.storages:
@@ -72,7 +72,7 @@ def _is_flat(value: TensorInput, numel: int) -> bool:
 
 
 def _layout(value: TensorInput) -> str:
-    """What makes the input out of the flat storage."""
+    """Returns the expression that turns the flat storage into the input."""
     if value.origin is None:
         return _view(value.size, value.stride, value.offset)
     size, stride, offset = value.origin
@@ -103,12 +103,12 @@ def _flat(storage: Storage, default_dtype: str, out: WrittenInputs) -> str:
 
 
 def load_text(source: Stored, dtype: str, size: Sequence[int]) -> str:
-    """A contiguous tensor out of a file."""
+    """Returns the expression that loads a contiguous tensor."""
     return f'load("{source.file}", "{source.key}", torch.{dtype}).view({_sizes(size)})'
 
 
 def _made(storage: Storage, value: TensorInput, default_dtype: str) -> str:
-    """A constructor with the layout of the input: as it is, permuted, or a view of a flat run."""
+    """Returns a constructor with the input's layout: contiguous, permuted, or a view of a flat tensor."""
     source = storage.source
     assert isinstance(source, Made)
     if value.dtype == storage.dtype and not value.offset and value.origin is None:
@@ -128,7 +128,7 @@ def _made(storage: Storage, value: TensorInput, default_dtype: str) -> str:
 
 
 def constructor(made: Made, shape: Sequence[int], dtype: str, default_dtype: str) -> str:
-    """The expression for a contiguous tensor of this shape."""
+    """Returns the expression for a contiguous tensor of this shape."""
     shape = tuple(shape)
     count = elements(shape)
     sizes = _sizes(shape)
@@ -162,7 +162,7 @@ def constructor(made: Made, shape: Sequence[int], dtype: str, default_dtype: str
 
 
 def _inferred(text: str, dtype: str) -> bool:
-    """Whether ``torch.tensor`` takes this type by itself."""
+    """Whether ``torch.tensor`` infers this dtype from the literal."""
     if dtype == "int64":
         return text.strip("[]") != "" and all(piece.strip("[] -").isdigit() for piece in text.split(","))
     return dtype == "bool" and text.strip("[]") != ""

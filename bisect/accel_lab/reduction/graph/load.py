@@ -1,4 +1,4 @@
-"""Reads what the child captured and makes programs of it, in the order in which they should be tried."""
+"""Reads the graphs that the child captured and turns them into programs, in the order to try them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _ENTRY = {"dtype": str, "data_offsets": [shapes.Range(0, 1 << 48)], "shape?": [s
 
 @dataclass(frozen=True, kw_only=True)
 class Capture:
-    """One captured graph with its calls. ``reason`` says why it cannot be expressed as a program, if so."""
+    """One captured graph with its calls. ``reason`` says why it cannot be a program, or is empty."""
 
     number: int
     data: Mapping[str, Any]
@@ -61,14 +61,14 @@ class Capture:
 
 
 def load_captures(folder: Path) -> list[Capture]:
-    """All graphs that a probe captured (``folder`` is the probe's), in the order of their compilation."""
+    """Loads all graphs that a probe captured, in compilation order; ``folder`` is the probe's."""
     names = [name for name in ChildFiles(folder).names("capture/graph*.json") if _NUMBERED.search(name)]
     names.sort(key=lambda name: int(_NUMBERED.findall(name)[0]))
     return [load_capture(folder / name) for name in names]
 
 
 def load_capture(path: Path) -> Capture:
-    """One captured graph by its file; its values lie beside it. Raises :class:`Refused` for another."""
+    """Loads one captured graph; its values are in files next to it. Raises :class:`Refused` if malformed."""
     data = ChildFiles(path.parent).json(path.name, _GRAPH, most=MOST_BYTES)
     if data is None:
         raise Refused(f"there is no {path.name}")
@@ -80,14 +80,14 @@ def load_capture(path: Path) -> Capture:
 
 
 def program_of(capture: Capture, call: int = 0) -> Program:
-    """The program that makes one call of one graph."""
+    """Returns the program that makes one call of one graph."""
     return _program([(capture, capture.calls[call])])
 
 
 def programs_of(captures: Sequence[Capture]) -> list[Program]:
-    """Programs to try in turn: each graph by itself, the last first, then its calls, then everything.
+    """Returns programs in the order to try them: single graphs (last one first), other calls, then all calls.
 
-    The last graph comes first because a script that dies, dies in the last one that it compiled.
+    The last graph comes first because a script that fails usually fails in the last graph that it compiled.
     """
     usable = [capture for capture in captures if not capture.reason]
     programs = [program_of(capture) for capture in reversed(usable)]
@@ -183,7 +183,7 @@ def _body(
                 )
             )
     if nested is not None and isinstance(result, Items) and len(result.items) == 1:
-        result = result.items[0]  # Dynamo returns a tuple always; a person would not
+        result = result.items[0]  # Dynamo always returns a tuple; a single value reads better
     return Function(params=tuple(params), body=tuple(body), result=result, nested=tuple(inner))
 
 
@@ -276,7 +276,7 @@ def _input(data: Mapping[str, Any]) -> Input:
 
 
 def _constants_inlined(program: Program, index: int, function: Function) -> Program:
-    """Sizes come from the tensors that have them; the parameters that carried them are dropped."""
+    """Drops parameters that only carry a size; the size is read from its tensor."""
     sized = {statement.name for statement in function.body if statement.op == "size"}
     if not sized:
         return program
@@ -291,12 +291,12 @@ def _constants_inlined(program: Program, index: int, function: Function) -> Prog
 
 
 def header(path: Path) -> dict[str, Any]:
-    """The entries of a safetensors file."""
+    """Returns the entries of a safetensors file."""
     return dict(_header(path)[1])
 
 
 def read_entry(path: Path, key: str) -> bytes:
-    """The bytes of one entry of a safetensors file; raises :class:`Refused` where there are none."""
+    """Returns the bytes of one entry of a safetensors file; raises :class:`Refused` if missing or cut."""
     start, entries = _header(path)
     if key not in entries:
         raise Refused(f"{path.name} has no entry {key!r}"[:200])
@@ -308,7 +308,6 @@ def read_entry(path: Path, key: str) -> bytes:
 
 
 def _header(path: Path) -> tuple[int, dict[str, Any]]:
-    """Where the values start, and the entries."""
     files = ChildFiles(path.parent)
     size = int.from_bytes(files.part(path.name, 0, 8, most=8) or b"", "little")
     text = files.part(path.name, 8, size, most=MOST_HEADER_BYTES) or b""
@@ -326,7 +325,7 @@ _PIECES = re.compile(r"(?:^l_(?:self_|args_|kwargs_|stack0_)?|_$)")
 
 
 def short_name(name: str) -> str:
-    """A name that a person would give: ``l_x_`` is x, a module's parameter is called by its last part."""
+    """Shortens a captured name: ``l_x_`` becomes x, a parameter gets the last part of its path."""
     for mark in ("_parameters_", "_buffers_"):
         if mark in name:
             name = name.rsplit(mark, 1)[1]

@@ -1,4 +1,4 @@
-"""The passes that make a program smaller, the largest cuts first; each leaves an interesting program."""
+"""Passes that shorten a program, largest cuts first; the program stays interesting after each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .state import State
 
 
 def drop_calls(state: State) -> None:
-    """Fewer calls, then fewer functions (those that nothing calls any more go by themselves)."""
+    """Drops calls; functions without a call are removed with them."""
 
     def build(chunk: Sequence[int]) -> Iterable[Program | None]:
         program = state.program
@@ -38,7 +38,7 @@ def _with_calls(program: Program, kept: Sequence[int]) -> Program | None:
 
 
 def simplify_backward(state: State) -> None:
-    """No backward, or one whose gradients are ones, where that is enough: cuts need it simple."""
+    """Simplifies the backward to none, a sum, or gradients of ones, because later cuts need a simple one."""
 
     def proposals() -> Iterator[Program | None]:
         program = state.program
@@ -57,7 +57,7 @@ def simplify_backward(state: State) -> None:
 
 
 def without_grad(program: Program) -> Program:
-    """No input requires a gradient."""
+    """Returns the program with no input that requires a gradient."""
     calls = tuple(
         replace(
             call,
@@ -72,7 +72,7 @@ def without_grad(program: Program) -> Program:
 
 
 def fewer_results(state: State) -> None:
-    """Return one value where that is enough, else as few as possible; and compare as little."""
+    """Makes each function return one value if that suffices, else as few as possible."""
     for index in range(len(state.program.functions)):
 
         def single(index: int = index) -> Iterator[Program | None]:
@@ -96,7 +96,7 @@ def fewer_results(state: State) -> None:
 
 
 def cut_suffix(state: State) -> None:
-    """Bisect for the shortest beginning that fails, returning what the rest would have used."""
+    """Bisects for the shortest failing prefix, which returns what the rest would have used."""
     for index in range(len(state.program.functions)):
         whole = state.program
         low, high = 0, len(whole.functions[index].body)
@@ -114,7 +114,7 @@ def cut_suffix(state: State) -> None:
 
 
 def cut_prefix(state: State) -> None:
-    """Keep only the last statements, their inputs captured: 1, 2, 4, ... of them, then by bisection."""
+    """Keeps only the last statements, with captured inputs: 1, 2, 4, ... of them, then bisects."""
     for index in range(len(state.program.functions)):
         whole = state.program
         body = whole.functions[index].body
@@ -141,7 +141,7 @@ def _last(program: Program, index: int, size: int) -> Program | None:
 
 
 def drop_interior(state: State) -> None:
-    """Drop chunks of statements; an operand of the same kind or the captured value stands in."""
+    """Drops chunks of statements; an operand of the same kind or the captured value replaces each."""
     for index in range(len(state.program.functions)):
 
         def names(index: int = index) -> Sequence[str]:
@@ -156,7 +156,7 @@ def drop_interior(state: State) -> None:
 
 
 def _operands(program: Program, index: int, chunk: Sequence[str]) -> dict[str, Arg]:
-    """For each removed statement the first operand that is like it, if there is one."""
+    """Maps each removed statement to its first operand of the same shape, dtype and device, if any."""
     function = program.functions[index]
     found: dict[str, Arg] = {}
     for statement in function.body:
@@ -168,7 +168,7 @@ def _operands(program: Program, index: int, chunk: Sequence[str]) -> dict[str, A
 
 
 def param_metas(program: Program, index: int) -> dict[str, Meta]:
-    """What is known of the parameters, from the first call."""
+    """Returns the metadata of the parameters, from the first call."""
     call = next((c for c in program.calls if c.function == index), None)
     if call is None:
         return {}
@@ -177,7 +177,7 @@ def param_metas(program: Program, index: int) -> dict[str, Meta]:
 
 
 def one_by_one(state: State) -> None:
-    """Until no single statement can go: for each, stand-ins, the captured value, ones, nothing."""
+    """Tries to remove each single statement until none can go: by operands, captured values or ones."""
 
     def proposals() -> Iterator[Program | None]:
         program = state.program
@@ -216,7 +216,7 @@ def _ways_without(
 
 
 def _with_operands_returned(program: Program, index: int, statement: Statement) -> Program | None:
-    """The operands of a statement as further results: they then stay without what only joins them."""
+    """Returns a statement's operands as further results, so that they survive without the statement."""
     function = program.functions[index]
     operands = [s.name for s in function.body if s.name in statement.uses and isinstance(s.meta, TensorMeta)]
     further = [Ref(name) for name in operands if Ref(name) not in function.results]

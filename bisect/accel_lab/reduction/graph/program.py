@@ -1,7 +1,7 @@
-"""A captured graph as a straight-line program: inputs, statements, what is returned, how it is called.
+"""A captured graph as a straight-line program: inputs, statements, results, and calls.
 
-Everything is immutable; a reduction step makes a new program. Operators are dotted names that plain
-torch resolves, so that a program can be written out as a script and nothing here needs torch.
+All classes are immutable; a reduction step makes a new program. Operators are dotted names that plain torch
+resolves, so a program can be written as a script, and this module does not need torch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .arguments import Arg, Items, Meta, Ref, TensorMeta, mapped, refs
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """``name = target(args, kwargs)``. ``op``: function, method, or size (``args[0].shape[args[1]]``)."""
+    """``name = target(args, kwargs)``. ``op`` is function, method, or size (``args[0].shape[args[1]]``)."""
 
     name: str
     op: str
@@ -28,13 +28,13 @@ class Statement:
 
     @property
     def uses(self) -> tuple[str, ...]:
-        """The names that it reads, each once, in order."""
+        """The names that it reads, without duplicates, in order."""
         every = [*self.args, *(value for _, value in self.kwargs)]
         return tuple(dict.fromkeys(name for arg in every for name in refs(arg)))
 
     @property
     def has_effect(self) -> bool:
-        """Whether it does something besides computing its value."""
+        """Whether it has a side effect."""
         last = self.target.rsplit(".", 1)[-1]
         if self.op == "function" and (last in EFFECTS or _IN_PLACE_OPERATOR.match(self.target)):
             return True
@@ -43,7 +43,7 @@ class Statement:
         return last.endswith("_") and not last.endswith("__")
 
     def with_args(self, change: Callable[[Arg], Arg]) -> Statement:
-        """The statement with every leaf of its arguments changed."""
+        """Applies ``change`` to every leaf of the arguments."""
         return replace(
             self,
             args=tuple(mapped(arg, change) for arg in self.args),
@@ -72,7 +72,7 @@ RANDOM = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class CompileArgs:
-    """The arguments of ``torch.compile``; ``options`` are texts of Python values."""
+    """Arguments of ``torch.compile``; the values in ``options`` are Python source."""
 
     backend: str = "inductor"
     fullgraph: bool = False
@@ -82,7 +82,7 @@ class CompileArgs:
 
 @dataclass(frozen=True, kw_only=True)
 class Function:
-    """One compiled function. ``nested`` are the functions handed to its higher-order operators."""
+    """One compiled function. ``nested`` are the functions passed to its higher-order operators."""
 
     params: tuple[str, ...]
     body: tuple[Statement, ...]
@@ -93,7 +93,7 @@ class Function:
 
     @property
     def results(self) -> tuple[Arg, ...]:
-        """The returned values one by one."""
+        """The returned values as a tuple."""
         return self.result.items if isinstance(self.result, Items) else (self.result,)
 
     def meta_of(self, name: str) -> Meta:
@@ -105,7 +105,7 @@ class Function:
 
 @dataclass(frozen=True, kw_only=True)
 class Stored:
-    """Values in an entry of a safetensors file."""
+    """Values stored in an entry of a safetensors file."""
 
     file: str
     key: str
@@ -113,7 +113,7 @@ class Stored:
 
 @dataclass(frozen=True, kw_only=True)
 class Made:
-    """Values by a constructor; ``kind``: zeros, ones, full, arange, randn, linspace or literal."""
+    """Values from a constructor; ``kind`` is zeros, ones, full, arange, randn, linspace or literal."""
 
     kind: str
     value: str = ""
@@ -121,7 +121,7 @@ class Made:
 
 @dataclass(frozen=True, kw_only=True)
 class Storage:
-    """A flat run of elements that tensors are views of."""
+    """A flat range of elements that tensors are views of."""
 
     name: str
     dtype: str
@@ -132,10 +132,10 @@ class Storage:
 
 @dataclass(frozen=True, kw_only=True)
 class TensorInput:
-    """A view of a storage.
+    """An input tensor: a view of a storage.
 
-    Where ``origin`` is set, the view that lies in the storage is that one (size, stride, offset); it is
-    narrowed to ``size`` and made contiguous. ``cast`` is the type that it is converted to in the end.
+    If ``origin`` (size, stride, offset) is set, that view is read first, narrowed to ``size`` and made
+    contiguous. ``cast`` is the dtype of a final conversion, or empty.
     """
 
     storage: str
@@ -155,7 +155,7 @@ class TensorInput:
 
 @dataclass(frozen=True, kw_only=True)
 class ScalarInput:
-    """A number, or another value with a text."""
+    """A number or another value that can be written as text."""
 
     value: Arg
 
@@ -165,7 +165,7 @@ Input = TensorInput | ScalarInput
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The switches of the thread around a call; ``autocast`` holds pairs of device and dtype."""
+    """Thread state around a call; ``autocast`` holds pairs of device and dtype."""
 
     grad: bool = True
     inference: bool = False
@@ -174,7 +174,7 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class Gradient:
-    """A gradient that comes in through output ``output``."""
+    """A gradient passed to the backward for output ``output``."""
 
     output: int
     size: tuple[int, ...]
@@ -184,7 +184,7 @@ class Gradient:
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """One call of a function. ``backward``: none, ``sum`` (of all outputs), ``ones``, or the gradients."""
+    """One call of a function. ``backward`` is None, ``sum`` (of all outputs), ``ones``, or the gradients."""
 
     function: int
     storages: tuple[Storage, ...] = ()
@@ -197,13 +197,13 @@ class Call:
         return next(storage for storage in self.storages if storage.name == name)
 
     def sharers(self, name: str) -> int:
-        """How many inputs are views of a storage."""
+        """Number of inputs that are views of a storage."""
         return sum(isinstance(i, TensorInput) and i.storage == name for i in self.inputs)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """Calls of functions in order. ``compare``: outputs, grads, inputs."""
+    """Calls of functions in order. ``compare`` says what is compared: outputs, grads, inputs."""
 
     functions: tuple[Function, ...]
     calls: tuple[Call, ...]
@@ -213,11 +213,11 @@ class Program:
 
     @property
     def nodes(self) -> int:
-        """The number of statements, over all functions."""
+        """Number of statements over all functions."""
         return sum(len(f.body) + sum(len(g.body) for _, g in f.nested) for f in self.functions)
 
 
-# -- changing --------------------------------------------------------------------------------------
+# -- edits ------------------------------------------------------------------------------------------
 
 
 def with_function(program: Program, index: int, function: Function) -> Program:
@@ -227,7 +227,7 @@ def with_function(program: Program, index: int, function: Function) -> Program:
 
 
 def substituted(function: Function, values: Mapping[str, Arg]) -> Function:
-    """References replaced by other arguments, in the body and in the result."""
+    """Replaces references by other arguments, in the body and in the result."""
 
     def change(arg: Arg) -> Arg:
         seen: set[str] = set()
@@ -241,7 +241,7 @@ def substituted(function: Function, values: Mapping[str, Arg]) -> Function:
 
 
 def live(function: Function) -> tuple[Statement, ...]:
-    """The statements that the result or an effect needs."""
+    """Returns the statements that the result or a side effect needs."""
     needed = set(refs(function.result))
     kept: list[Statement] = []
     for statement in reversed(function.body):
@@ -252,7 +252,7 @@ def live(function: Function) -> tuple[Statement, ...]:
 
 
 def tidy(program: Program) -> Program:
-    """Without statements, parameters, nested functions and storages that nothing needs."""
+    """Removes unused statements, parameters, nested functions and storages."""
     functions, keep = [], []
     for function in program.functions:
         body = live(function)
@@ -279,7 +279,7 @@ def tidy(program: Program) -> Program:
 
 
 def is_closed(function: Function) -> bool:
-    """Whether everything is defined before it is used."""
+    """Whether every name is defined before it is used."""
     known = {*function.params, *(name for name, _ in function.nested)}
     for statement in function.body:
         if not known.issuperset(statement.uses):
@@ -289,7 +289,7 @@ def is_closed(function: Function) -> bool:
 
 
 def stored_files(program: Program) -> set[str]:
-    """The safetensors files that the program reads."""
+    """Returns the safetensors files that the program reads."""
     sources: list[Stored | Made] = []
     for call in program.calls:
         sources += [storage.source for storage in call.storages]

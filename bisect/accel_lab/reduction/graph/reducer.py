@@ -1,4 +1,4 @@
-"""The reducer for captured graphs: what it loads, how a script is written, and the order of the passes."""
+"""The entry point for reducing captured graphs: runs the passes in order."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from .values import packed
 
 
 def reduce_graph(problem: Problem, program: Program, check: Check) -> Program:
-    """The smallest program found whose script is interesting; ``program`` must be so itself.
+    """Returns the smallest program found whose script is interesting; ``program`` itself must be interesting.
 
-    Returns the best so far when the time is over.
+    When the time is over, the best program so far is returned.
     """
     state = State(problem, program, check)
     try:
@@ -41,7 +41,7 @@ def reduce_graph(problem: Problem, program: Program, check: Check) -> Program:
     return state.program
 
 
-#: A program of so few statements is not bisected: trying each of them alone asks less.
+#: A program of at most this many statements is not bisected: trying each statement needs fewer tests.
 SMALL = 8
 
 
@@ -53,7 +53,7 @@ def _all_passes(state: State) -> None:
         fewer_results(state)
         cut_prefix(state)
         drop_interior(state)
-    # Constructors come early: without files beside it the script can be read and sent, whatever follows.
+    # Early, because a script without data files can be read and sent even if the time runs out.
     simplify_values(state)
     while True:
         before = state.program

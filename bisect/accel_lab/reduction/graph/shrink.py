@@ -1,4 +1,4 @@
-"""The passes that make what is left simpler: values, sizes, types, arguments, layouts, settings."""
+"""Passes that simplify a shortened program: values, sizes, dtypes, arguments, layouts, settings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .values import read_literal
 
 
 def simplify_settings(state: State) -> None:
-    """No arguments of torch.compile, no modes, fewer things compared, gradients only where needed."""
+    """Removes arguments of torch.compile, thread modes, comparisons, and gradients that are not needed."""
 
     def proposals() -> Iterator[Program | None]:
         program = state.program
@@ -77,7 +77,7 @@ def _no_grad(call: Call, position: int) -> Call | None:
 
 
 def simplify_layout(state: State) -> None:
-    """Contiguous inputs in storages of their own; equal inputs become one."""
+    """Makes inputs contiguous in their own storages, and merges equal inputs."""
     state.repeat(lambda: (made for _, made in each_input(state.program, made_contiguous)), "contiguous")
 
     def merged() -> Iterator[Program | None]:
@@ -111,7 +111,7 @@ LITERAL = 24
 
 
 def simplify_values(state: State, literals: bool = False) -> None:
-    """Inputs from short constructors, all alike at first; ``literals``: the small rest written out."""
+    """Makes inputs with short constructors; ``literals`` writes out the small remaining ones."""
 
     def proposals() -> Iterator[Program | None]:
         program = state.program
@@ -153,7 +153,7 @@ def _made(program: Program, number: int, name: str, made: Made) -> Program | Non
 
 
 def _direct(call: Call, position: int, made: Made) -> Call:
-    """The input made as it is wanted: no part of something larger, no conversion."""
+    """Makes the input directly: no slice of a larger tensor, no conversion."""
     value = call.inputs[position]
     assert isinstance(value, TensorInput)
     storage = call.storage(value.storage)
@@ -185,7 +185,7 @@ def _all_made(program: Program, made: Made) -> Program | None:
 
 
 def shrink_sizes(state: State) -> None:
-    """Each size that occurs, everywhere at once, the largest first; then single dimensions of inputs."""
+    """Shrinks each size everywhere at once, largest first, then single dimensions of inputs."""
 
     def proposals() -> Iterator[Program | None]:
         program = state.program
@@ -257,7 +257,7 @@ _SIMPLER = (
 
 
 def simplify_types(state: State) -> None:
-    """float32 and int64 where the failure does not need another type."""
+    """Uses float32 and int64 where the failure does not need another dtype."""
 
     def proposals() -> Iterator[Program | None]:
         for before, after in _SIMPLER:
@@ -270,7 +270,7 @@ def simplify_types(state: State) -> None:
 
 
 def simplify_arguments(state: State) -> None:
-    """Fewer keyword and trailing arguments, simpler numbers, numbers for parameters that carry one."""
+    """Drops keyword and trailing arguments, simplifies numbers, and inlines parameters that are numbers."""
 
     def proposals() -> Iterator[Program | None]:
         program = state.program
@@ -286,7 +286,7 @@ def simplify_arguments(state: State) -> None:
 
 def _inlined_numbers(program: Program) -> Iterator[Program | None]:
     if len(program.calls) > len(program.functions):
-        return  # another call may give another number
+        return  # another call may pass another number
     for call in program.calls:
         function = program.functions[call.function]
         for name, value in zip(function.params, call.inputs, strict=True):
@@ -318,7 +318,7 @@ def _numbers(statement: Statement) -> list[tuple[Any, tuple[Any, ...]]]:
         if type(arg) is float:
             found.append((arg, _plainer_floats(arg)))
         elif type(arg) is int:
-            low = 1 if arg in sizes else 0  # a size of zero is another case
+            low = 1 if arg in sizes else 0  # a size of zero would be a different case
             found.append((arg, tuple(n for n in (0, 1, 2) if low <= n < abs(arg))))
         return arg
 

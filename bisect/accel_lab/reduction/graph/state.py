@@ -1,4 +1,4 @@
-"""The best program so far, and the one way to a better one: the first interesting candidate in order."""
+"""The best program so far; it is replaced by the first interesting candidate of each step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class State:
-    """``program`` is interesting at any time; what was refused, or left behind, is not proposed again."""
+    """Holds ``program``, which is always interesting; no candidate is proposed twice."""
 
     def __init__(self, problem: Problem, program: Program, check: Check) -> None:
         self.problem = problem
@@ -24,7 +24,7 @@ class State:
         self._done: set[str] = {emit(program, check).source}
 
     def first(self, proposals: Iterable[Program | None], note: str) -> bool:
-        """Take the first interesting proposal; whether there was one."""
+        """Takes the first interesting proposal; returns whether there was one."""
         drawn: list[str] = []
 
         def candidates() -> Iterator[tuple[tuple[int, Program], Candidate]]:
@@ -47,7 +47,7 @@ class State:
         return True
 
     def repeat(self, proposals: Callable[[], Iterable[Program | None]], note: str) -> bool:
-        """Take proposals, made anew from each better program, until none is interesting."""
+        """Takes proposals, generated anew from each better program, until none is interesting."""
         any_taken = False
         while self.first(proposals(), note):
             any_taken = True
@@ -59,10 +59,10 @@ class State:
         build: Callable[[Sequence[T]], Iterable[Program | None]],
         note: str,
     ) -> bool:
-        """Delta debugging: drop chunks of ``items()`` of ever smaller size, from the back.
+        """Drops chunks of ``items()`` of decreasing size, from the back, by delta debugging.
 
-        ``items`` lists what there is in the program of the moment; ``build`` proposes programs that
-        lack the given ones.
+        ``items`` lists the items of the current program; ``build`` proposes programs without the given items.
+        Returns whether anything was dropped.
         """
         any_taken = False
         size = max(1, len(items()) // 2)

@@ -1,4 +1,4 @@
-"""Writes a function of a program as Python that a person could have written: infix operators, short names."""
+"""Writes a program's function as readable Python: infix operators, short names."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _TAKEN = frozenset((*keyword.kwlist, *dir(builtins), *_OURS, "Path", "out", "bas
 
 
 class Names:
-    """Gives every value a short name of its own."""
+    """Gives every value a unique short name."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._used = set(taken)
@@ -65,7 +65,7 @@ class Names:
         return chosen
 
     def same(self, name: str, other: str) -> None:
-        """``name`` is another name of the value called ``other`` already."""
+        """Makes ``name`` an alias of the value ``other``."""
         self._of[name] = self._of.get(other, other)
 
     def __getitem__(self, name: str) -> str:
@@ -74,14 +74,14 @@ class Names:
 
 @dataclass
 class Written:
-    """A function's lines, and the modules they need."""
+    """A function's lines, and the modules that they need."""
 
     lines: list[str] = field(default_factory=list)
     modules: set[str] = field(default_factory=set)
 
 
 def written_function(name: str, function: Function, metas: Mapping[str, TensorMeta]) -> Written:
-    """The ``def`` of a function; ``metas`` are those of its parameters."""
+    """Writes the ``def`` of a function; ``metas`` describe its parameters."""
     return _Writer(function, metas).write(name, "")
 
 
@@ -163,7 +163,7 @@ class _Writer:
         return indent
 
     def _in_place(self, statement: Statement, indent: str) -> bool:
-        """``x[i] = y`` and, for tensors, ``x += y``, which goes on under the name of ``x``."""
+        """Writes ``x[i] = y`` or, for tensors, ``x += y``, whose result keeps the name of ``x``."""
         name = statement.target.removeprefix("operator.")
         first = statement.args[0] if statement.args else None
         if name == "setitem":
@@ -257,7 +257,7 @@ def _infix_of_in_place(name: str) -> str:
 
 
 def folded(line: str) -> list[str]:
-    """A line that is too long, broken after commas inside its last open bracket."""
+    """Breaks a line that is too long after commas inside its first bracket."""
     if len(line) <= WIDTH or "(" not in line:
         return [line]
     head, _, rest = line.partition("(")

@@ -1,4 +1,4 @@
-"""Values in safetensors files, read and written without torch: literals, and files of only what is used."""
+"""Reads values from safetensors files and writes files with only the used entries, without torch."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _FORMATS = {
 
 
 def read_bytes(file: str, key: str) -> bytes:
-    """The bytes of one entry."""
+    """Returns the bytes of one entry."""
     return read_entry(Path(file), key)
 
 
 def read_literal(file: str, key: str, dtype: str) -> str:
-    """The values as a Python list that gives the very same numbers; empty for a type that has no numbers."""
+    """Returns the values as a Python list literal that reproduces them exactly; ``[]`` for other dtypes."""
     data = read_bytes(file, key)
     if dtype == "bfloat16":
         numbers: list[Any] = [
@@ -59,7 +59,7 @@ def _text(number: Any, dtype: str) -> str:
 
 
 def _shortest(number: float) -> str:
-    """The shortest text that is the same number in single precision."""
+    """Returns the shortest text that gives the same number in single precision."""
     for digits in range(1, 10):
         text = f"{number:.{digits}g}"
         if struct.pack("<f", float(text)) == struct.pack("<f", number):
@@ -68,7 +68,7 @@ def _shortest(number: float) -> str:
 
 
 def packed(program: Program, path: Path) -> Program:
-    """The program reading one file, written to ``path``, that holds only what it uses."""
+    """Writes the used entries to one file at ``path``, and returns the program that reads it."""
     entries: dict[str, bytes] = {}
     kinds: dict[str, str] = {}
 
@@ -111,7 +111,7 @@ _WIDTHS = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2
 
 
 def write_safetensors(path: Path, entries: dict[str, bytes], kinds: dict[str, str]) -> None:
-    """Flat entries in the safetensors format."""
+    """Writes flat entries in the safetensors format."""
     head: dict[str, Any] = {}
     offset = 0
     for key, data in entries.items():

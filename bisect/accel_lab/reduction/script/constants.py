@@ -1,7 +1,7 @@
-"""Smaller numbers: equal sizes change together, as they must agree, and only a few steps are asked.
+"""Shrinks numbers in a script: equal sizes change together, with a limited number of tests.
 
-The first question is about all sizes at once; a size that cannot be small is halved and then closed in
-on, since the smallest that still fails (257 rows, not 256) says where the fault lies.
+The first test shrinks all sizes at once. A size that cannot be small is halved and then bisected, because the
+smallest failing value (257 rows, not 256) hints at the fault.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import TypeVar
 from .expressions import frozen
 from .tree import Edit, apply, parents
 
-#: Questions that one size may cost, and one float.
+#: Most tests for one size or one float.
 MAX_STEPS = 10
-#: Sizes up to this one are as good as small.
+#: Sizes up to this one count as small.
 SMALL = 3
 
 Number = TypeVar("Number", int, float)
@@ -23,9 +23,10 @@ Ask = Callable[[ast.Module], bool]
 
 
 def shrink_integers(tree: Callable[[], ast.Module], ask: Ask, budget: int, seen: set[float]) -> None:
-    """Make the integers smaller; ``tree`` gives the best tree so far, ``ask`` tries one and keeps it.
+    """Shrinks the integers; ``tree`` returns the best tree so far, ``ask`` tests a tree and keeps it if
+    interesting.
 
-    ``seen`` are the values that earlier calls could not make smaller; this one adds its own.
+    ``seen`` are values that earlier calls could not shrink; this call adds its own.
     """
     asked = _Counted(ask, budget)
 
@@ -34,13 +35,13 @@ def shrink_integers(tree: Callable[[], ast.Module], ask: Ask, budget: int, seen:
 
     sizes = [value for value in left() if value > SMALL]
     if len(sizes) > 1 and not asked(_mapped(tree(), dict.fromkeys(sizes, 2))):
-        # All as small as can be failed; now as small as can be and different, in the order they have.
+        # Equal minimal sizes did not fail: try small but distinct ones in the same order.
         ranks = {value: SMALL - 1 + n for n, value in enumerate(reversed(sizes))}
         asked(_mapped(tree(), {old: new for old, new in ranks.items() if new < old}))
     for value in [value for value in left() if value > SMALL]:
         _close_in(tree, asked, value)
     for value in [value for value in left() if value > SMALL]:
-        # What stays large may be large in one place only.
+        # A size that stays large may be needed in only one place.
         for place in range(len(_places(tree(), value))):
             places = _places(tree(), value)
             if place < len(places) and len(places) > 1:
@@ -52,7 +53,7 @@ def shrink_integers(tree: Callable[[], ast.Module], ask: Ask, budget: int, seen:
 
 
 def _close_in(tree: Callable[[], ast.Module], asked: Ask, value: int) -> None:
-    """The smallest value that still fails, by 2, 3, halving and then bisection."""
+    """Finds the smallest failing value: tries 2 and 3, then bisects."""
     base = tree()
     for small in (2, 3):
         if asked(_mapped(base, {value: small})):
@@ -68,7 +69,7 @@ def _close_in(tree: Callable[[], ast.Module], asked: Ask, value: int) -> None:
 
 
 def shrink_floats(tree: Callable[[], ast.Module], ask: Ask, budget: int, seen: set[float]) -> None:
-    """Make long floats 1.0, all at once and else each value by itself."""
+    """Replaces long floats by 1.0, all at once or else one by one."""
     asked = _Counted(ask, budget)
     values = [value for value in _values(tree(), float) if len(repr(value)) > 3 and value not in seen]
     seen.update(values)
@@ -80,7 +81,7 @@ def shrink_floats(tree: Callable[[], ast.Module], ask: Ask, budget: int, seen: s
 
 
 class _Counted:
-    """Asks until the budget is spent; then the answer is no."""
+    """Tests until the budget is spent; then returns False."""
 
     def __init__(self, ask: Ask, budget: int) -> None:
         self._ask = ask
@@ -97,7 +98,7 @@ def _numbers(tree: ast.Module, kind: type) -> Iterator[ast.Constant]:
     fixed = frozen(tree)
     around = parents(tree)
     for node in ast.walk(tree):
-        # The exact type: True is an int as well.
+        # exact type, because True is an int too
         if isinstance(node, ast.Constant) and type(node.value) is kind and node not in fixed:
             outer = around[node]
             named = isinstance(outer, ast.keyword) and outer.arg in ("dim", "axis", "seed", "dims")

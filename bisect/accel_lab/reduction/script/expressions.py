@@ -1,7 +1,7 @@
-"""The edits inside a statement: fewer arguments and elements, simpler expressions, smaller constants.
+"""Edits inside statements: fewer arguments and elements, simpler expressions, inlined names.
 
-What the script's own check compares and its tolerances are left alone: a tolerance of zero would make
-a failure out of rounding, and a failure of another origin is worse than a longer script.
+What the script's own check compares, and its tolerances, stay unchanged: a tolerance of zero would turn
+rounding into a failure, and a different failure is worse than a longer script.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from .names import bound_by, mentions, parameters
 from .passes import is_check_call, plain_name
 from .tree import IMPORTS, Change, Edit, blocks, drop, parents, replace_by
 
-#: Tolerances by their usual names, wherever they stand.
+#: Usual names of tolerances.
 _TOLERANCES = frozenset({"atol", "rtol", "tol", "eps", "epsilon", "tolerance", "delta", "places", "timeout"})
-#: Calls whose arguments are their whole sense.
+#: Calls whose arguments must not change.
 _FIXED_CALLS = frozenset(
     {
         "isinstance",
@@ -34,7 +34,7 @@ _FIXED_CALLS = frozenset(
 
 
 def frozen(tree: ast.Module) -> set[ast.AST]:
-    """The nodes of checks that stay as they are: comparisons down to the calls whose results they see."""
+    """Returns the nodes of checks that must not change: comparisons, down to the calls that they compare."""
     found: set[ast.AST] = set()
     for node in ast.walk(tree):
         if isinstance(node, (ast.Assert, ast.If, ast.While)):
@@ -51,7 +51,7 @@ def frozen(tree: ast.Module) -> set[ast.AST]:
             _freeze_defaults(node.args, found)
     names = {node.id for node in found if isinstance(node, ast.Name)}
     for node in ast.walk(tree):
-        # What a check sees through a name is as much part of it as what it sees directly.
+        # A value that a check reads through a name is part of the check.
         if isinstance(node, ast.Assign) and any(plain_name(target) in names for target in node.targets):
             _freeze(node.value, found)
     return found
@@ -81,11 +81,11 @@ def _freeze(node: ast.AST, found: set[ast.AST]) -> None:
         _freeze(child, found)
 
 
-# -- fewer ------------------------------------------------------------------------------------
+# -- removal ----------------------------------------------------------------------------------
 
 
 def elements(tree: ast.Module) -> list[Edit]:
-    """Arguments, elements, entries and default values that may go, the largest last."""
+    """Returns removals of arguments, elements, dict entries and conditions, the largest last."""
     fixed = frozen(tree)
     own = {node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
     edits: list[Edit] = []
@@ -122,7 +122,7 @@ def _arguments(node: ast.Call, own: set[str]) -> Iterator[Edit]:
         ):
             yield drop(arg)
         elif len(node.args) > 1 and isinstance(arg, ast.Call):
-            yield drop(arg)  # a layer of nn.Sequential
+            yield drop(arg)  # it may be a layer of nn.Sequential
 
 
 def _entry(node: ast.Dict, place: int) -> Edit:
@@ -134,7 +134,7 @@ def _entry(node: ast.Dict, place: int) -> Edit:
 
 
 def idle_parameters(tree: ast.Module) -> list[Edit]:
-    """A parameter that its function does not read, with the argument in every call that is seen of it."""
+    """Returns removals of unused parameters, together with their arguments in all visible calls."""
     edits: list[Edit] = []
     around = parents(tree)
     for node in ast.walk(tree):
@@ -171,7 +171,7 @@ def _without_parameter(node: ast.FunctionDef, place: int, passed: int, calls: li
 
 
 def _leads_to(node: ast.expr, names: set[str], tree: ast.Module) -> bool:
-    """Whether what is called is one of ``names``, something made of it, or a variable that holds such."""
+    """Whether a call's target is one of ``names``, an object made by it, or a variable of one."""
     known = set(names)
     for statement in ast.walk(tree):
         if isinstance(statement, ast.Assign) and any(
@@ -188,11 +188,11 @@ def _leads_to(node: ast.expr, names: set[str], tree: ast.Module) -> bool:
     return False
 
 
-# -- simpler ------------------------------------------------------------------------------------
+# -- simplification -----------------------------------------------------------------------------
 
 
 def simpler(tree: ast.Module) -> list[Edit]:
-    """Expressions replaced by a part of themselves, the greatest gain last."""
+    """Returns replacements of expressions by one of their parts, the greatest gain last."""
     fixed = frozen(tree)
     around = parents(tree)
     edits: list[Edit] = []
@@ -204,7 +204,7 @@ def simpler(tree: ast.Module) -> list[Edit]:
             continue
         whole = isinstance(around[node], ast.Expr)
         for part in _parts(node, modules):
-            # A statement of a bare name does nothing, and statements were dropped before.
+            # A bare name as a statement does nothing, and dropping the statement was tried before.
             if not (whole and not isinstance(part, ast.Call)):
                 edits.append(replace_by(node, part))
     return sorted(edits, key=lambda edit: edit.gain)
@@ -239,20 +239,20 @@ def _parts(node: ast.expr, modules: set[str]) -> Iterator[ast.expr]:
 
 
 def _root(node: ast.expr) -> str:
-    """``torch`` of ``torch.nn.functional.relu``; the empty string where a chain starts otherwise."""
+    """Returns ``torch`` for ``torch.nn.functional.relu``; empty if the chain does not start with a name."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
 
 
 def inlined(tree: ast.Module) -> list[Edit]:
-    """What has a name only to be used once, at once: functions of one ``return``, results, defaults."""
+    """Returns edits that inline single uses: one-``return`` functions, returned names, constant defaults."""
     edits = [edit for node in ast.walk(tree) for edit in _inline(node, tree)]
     return [*edits, *_returned(tree), *_defaults(tree)]
 
 
 def _returned(tree: ast.Module) -> Iterator[Edit]:
-    """``v = f(x)`` and ``return v`` after it: ``return f(x)``."""
+    """Turns ``v = f(x); return v`` into ``return f(x)``."""
     for block in (block for node in ast.walk(tree) for block in blocks(node)):
         for before, after in pairwise(block):
             if not (isinstance(before, ast.Assign) and isinstance(after, ast.Return)):
@@ -265,7 +265,7 @@ def _returned(tree: ast.Module) -> Iterator[Edit]:
 
 
 def _defaults(tree: ast.Module) -> Iterator[Edit]:
-    """A last parameter with a constant default that no keyword gives: the constant in its place."""
+    """Inlines the constant default of a last parameter that no call passes by keyword."""
     words = {node.arg for node in ast.walk(tree) if isinstance(node, ast.keyword)}
     for node in ast.walk(tree):
         if not isinstance(node, ast.FunctionDef) or not node.args.defaults:
@@ -281,7 +281,6 @@ def _defaults(tree: ast.Module) -> Iterator[Edit]:
 
 
 def _all_become(uses: Sequence[ast.Name], value: ast.expr) -> dict[ast.AST, Change]:
-    """The change of each use into a value that needs no change of its own."""
     return dict.fromkeys(uses, lambda rebuild: value)
 
 

@@ -1,7 +1,7 @@
-"""Makes one script out of a script and the local modules that it imports, so that it stands alone.
+"""Merges a script and the local modules that it imports into one standalone script.
 
-Their definitions are put in front of the script when no names clash: that reads as if it had been
-written so. Else each module's text is run as a module of its name, which always means the same.
+If no names clash, the modules' definitions are put in front of the script, which reads best. Otherwise each
+module's source is embedded and run as a module of its name, which always has the same meaning.
 """
 
 from __future__ import annotations
@@ -47,18 +47,19 @@ class _Module:
 
     @property
     def parent(self) -> str:
-        """The package that relative imports start from."""
+        """The package at which relative imports start."""
         return self.name if self.package else self.name.rpartition(".")[0]
 
 
 class _Clash(Exception):
-    """The definitions cannot stand in one file."""
+    """The definitions cannot be merged into one file."""
 
 
 def inline_local_imports(source: str, folder: Path, package_dir: Path | None) -> str | None:
-    """The script with what it imports from its folder, or from ``package_dir``, put in; None if nothing.
+    """Returns the script with its imports from ``folder`` or ``package_dir`` merged in; None if there are
+    none.
 
-    ``package_dir`` is a package, or a folder with modules and packages in it.
+    ``package_dir`` is a package, or a folder of modules and packages.
     """
     tree = parse(source)
     roots = [folder]
@@ -77,7 +78,7 @@ def inline_local_imports(source: str, folder: Path, package_dir: Path | None) ->
 def _collect(
     tree: ast.Module, parent: str, roots: Sequence[Path], modules: dict[str, _Module], busy: set[str]
 ) -> None:
-    """Fill ``modules`` with the local modules that a tree imports, those that they need first."""
+    """Fills ``modules`` with the local modules that a tree imports, dependencies first."""
     for name in _imported(tree, parent):
         parts = name.split(".")
         for count in range(1, len(parts) + 1):
@@ -104,7 +105,7 @@ def _find(name: str, roots: Sequence[Path]) -> _Module | None:
 
 
 def _imported(tree: ast.Module, parent: str) -> Iterator[str]:
-    """The dotted names that a tree may import, in order: ``from a import b`` may mean ``a.b``."""
+    """Yields the dotted names that a tree may import: ``from a import b`` may mean ``a.b``."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -122,7 +123,7 @@ def _absolute(node: ast.ImportFrom, parent: str) -> str:
     return ".".join([*parts, *([node.module] if node.module else [])])
 
 
-# -- definitions in front ---------------------------------------------------------------------
+# -- merged definitions -----------------------------------------------------------------------
 
 
 def _as_definitions(tree: ast.Module, modules: dict[str, _Module]) -> str:
@@ -148,7 +149,7 @@ def _as_definitions(tree: ast.Module, modules: dict[str, _Module]) -> str:
 
 
 def _take(node: ast.stmt, taken: dict[str, str], owner: str) -> None:
-    """Note who binds the names of a statement; nobody else may."""
+    """Records the owner of the names that a statement binds; raises _Clash for a second owner."""
     for name in bound_by(node):
         if taken.setdefault(name, owner) != owner:
             raise _Clash(name)
@@ -163,14 +164,14 @@ def _is_guard(node: ast.stmt) -> bool:
 
 
 def _without_local_imports(module: _Module, modules: dict[str, _Module]) -> ast.Module:
-    """The module's tree, with what comes from another local module used by its plain name."""
+    """Returns the module's tree without imports of local modules; their names are used unqualified."""
     edits: list[Edit] = []
     aliases: dict[str, str] = {}
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Import):
             local = [alias for alias in node.names if alias.name in modules]
             if any(alias.asname is None and "." in alias.name for alias in local):
-                raise _Clash  # used as a.b.c
+                raise _Clash  # it is used as a.b.c
             aliases.update({alias.asname or alias.name: alias.name for alias in local})
             edits += [drop(node)] if len(local) == len(node.names) else [drop(alias) for alias in local]
         elif isinstance(node, ast.ImportFrom):
@@ -189,12 +190,12 @@ def _without_local_imports(module: _Module, modules: dict[str, _Module]) -> ast.
             raise _Clash
     tree = apply(module.tree, [*edits, *_unqualified(module.tree, aliases, modules)])
     if any(isinstance(node, ast.Name) and node.id in aliases for node in ast.walk(tree)):
-        raise _Clash  # the module itself is used as a value
+        raise _Clash  # the module object itself is used
     return tree
 
 
 def _unqualified(tree: ast.Module, aliases: dict[str, str], modules: dict[str, _Module]) -> Iterator[Edit]:
-    """``m.f`` made ``f`` where ``m`` is a local module."""
+    """Yields edits that turn ``m.f`` into ``f`` for a local module ``m``."""
     bound = bindings(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in aliases:
@@ -204,7 +205,7 @@ def _unqualified(tree: ast.Module, aliases: dict[str, str], modules: dict[str, _
             yield replace_by(node, ast.Name(id=plain_name(node), ctx=ast.Load()))
 
 
-# -- modules of their own ---------------------------------------------------------------------
+# -- embedded modules -------------------------------------------------------------------------
 
 
 def _as_modules(tree: ast.Module, modules: dict[str, _Module]) -> str:
@@ -217,12 +218,12 @@ def _as_modules(tree: ast.Module, modules: dict[str, _Module]) -> str:
     imports = parse(_IMPORTS).body
     top = render(ast.Module(body=[*docstring, *head, *imports], type_ignores=[]))
     main = render(ast.Module(body=rest[len(docstring) :], type_ignores=[]))
-    # Literals keep their lines only as they stand here; a rendered tree would have one long line of each.
+    # Built as text, because a rendered tree would put each literal on one long line.
     return f"{top or ''}\nSOURCES = {{\n{entries}}}\n\n{_LOADER}\n{main or ''}"
 
 
 def _quoted(source: str) -> str:
-    """The text as a literal with the lines of the text, where that is possible."""
+    """Returns the text as a multi-line literal, if possible."""
     if '"""' in source or "\\" in source or source.endswith('"'):
         return repr(source)
     return f'"""\\\n{source}"""'

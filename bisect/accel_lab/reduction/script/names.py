@@ -1,8 +1,7 @@
-"""Which names a script uses but never binds, and which of its definitions nothing uses.
+"""Finds names that a script uses but never binds, and definitions that are never used.
 
-A candidate with a name that is no longer bound is pointless to ask; a function that nobody mentions
-can go without asking. Both are judged by the text alone, and only against the script before the edit:
-what was odd before stays allowed.
+A candidate with a newly unbound name need not be tested; an unused function can go without a test. Both are
+judged statically and relative to the script before the edit, so existing oddities are allowed.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 
 
 def unbound(tree: ast.Module) -> frozenset[str]:
-    """The names that are used where nothing binds them, and ``self.x`` for attributes never set."""
+    """Returns the names that are used unbound, and ``self.x`` for attributes that are never set."""
     finder = _Finder()
     finder.run(tree)
     return frozenset(finder.faults) | _unset_attributes(tree)
@@ -49,7 +48,7 @@ def _unset_attributes(tree: ast.Module) -> frozenset[str]:
 
 
 def bound_by(node: ast.AST) -> Iterator[str]:
-    """The names that a node binds in the scope that it stands in."""
+    """Yields the names that a node binds in its own scope."""
     if isinstance(node, DEFINITIONS):
         yield node.name
         return
@@ -65,7 +64,7 @@ def bound_by(node: ast.AST) -> Iterator[str]:
     elif isinstance(node, ast.MatchMapping) and node.rest:
         yield node.rest
     elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-        yield from bound_by(node.value)  # it needs the name bound already
+        yield from bound_by(node.value)  # an augmented assignment needs the name to be bound already
         return
     for child in ast.iter_child_nodes(node):
         if isinstance(node, _COMPREHENSIONS) and isinstance(child, ast.comprehension):
@@ -75,7 +74,7 @@ def bound_by(node: ast.AST) -> Iterator[str]:
 
 
 def parameters(node: ast.AST) -> list[ast.arg]:
-    """All parameters of a function or a lambda."""
+    """Returns all parameters of a function or lambda."""
     args = getattr(node, "args", None)
     if not isinstance(args, ast.arguments):
         return []
@@ -84,7 +83,7 @@ def parameters(node: ast.AST) -> list[ast.arg]:
 
 
 class _Finder:
-    """Walks scopes in the order of the text; bodies of functions come last, as they run later."""
+    """Walks scopes in source order; function bodies come last, because they run later."""
 
     def __init__(self) -> None:
         self.faults: set[str] = set()
@@ -102,7 +101,7 @@ class _Finder:
             self.faults.clear()
 
     def _scope(self, body: Iterable[ast.AST], given: set[str], outer: list[set[str]]) -> None:
-        """Check one scope; ``given`` is bound from the start, ``outer`` are the scopes around it."""
+        """Checks one scope; ``given`` is bound at its start, ``outer`` are the enclosing scopes."""
         body = list(body)
         local = {name for node in body for name in bound_by(node)} | given
         seen = set(given) | (self._globals & local)
@@ -141,7 +140,7 @@ class _Finder:
         elif isinstance(node, ast.ClassDef):
             for part in (*node.decorator_list, *node.bases, *(word.value for word in node.keywords)):
                 go(part)
-            # What a class binds is seen in its body only, not in its methods.
+            # Names bound in a class body are visible there, but not in its methods.
             inside = local | {name for part in node.body for name in bound_by(part)}
             body_seen = set(seen)
             for part in node.body:
@@ -175,7 +174,7 @@ class _Finder:
 
 
 def mentions(tree: ast.AST) -> Counter[str]:
-    """How often each name is read, as a name, an attribute, or a string of its own."""
+    """Counts how often each name is read: as a name, an attribute, or a whole string."""
     found: Counter[str] = Counter()
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store):
@@ -190,7 +189,7 @@ def mentions(tree: ast.AST) -> Counter[str]:
 
 
 def without_unused(tree: ast.Module) -> ast.Module:
-    """Drop definitions that nothing mentions and that do nothing by themselves, until there are none."""
+    """Drops unused definitions without side effects until there are none."""
     while True:
         edits = list(_unused(tree))
         if not edits:
@@ -215,7 +214,7 @@ def _unused(tree: ast.Module) -> Iterator[Edit]:
 
 
 def _is_inert(node: ast.expr) -> bool:
-    """Whether the value is there without any code of the script or a library having run."""
+    """Whether evaluating the value runs no code of the script or a library."""
     if isinstance(node, (ast.Tuple, ast.List)):
         return all(_is_inert(part) for part in node.elts)
     if isinstance(node, ast.UnaryOp):
@@ -224,13 +223,13 @@ def _is_inert(node: ast.expr) -> bool:
 
 
 def without_aliases(tree: ast.Module) -> ast.Module:
-    """Put ``b`` in place of ``a`` after ``a = b``, where both are bound only once and for good."""
+    """Replaces ``a`` by ``b`` after ``a = b`` if both are bound only once."""
     edits: list[Edit] = []
     top = bindings(tree)
     for scope in ast.walk(tree):
         if not isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)):
             continue
-        # Only what stands in the scope itself: not under a condition or in a loop.
+        # Only statements directly in the scope: not under a condition or in a loop.
         pairs = [pair for node in scope.body if (pair := _alias(node)) is not None]
         if not pairs:
             continue
@@ -260,7 +259,7 @@ def _renamed(node: ast.Name, name: str) -> Edit:
 
 
 def bindings(scope: ast.AST) -> Counter[str]:
-    """How often each name is bound anywhere within a scope, those inside it included."""
+    """Counts how often each name is bound within a scope, including inner scopes."""
     found: Counter[str] = Counter()
     for node in ast.walk(scope):
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
@@ -278,7 +277,7 @@ def bindings(scope: ast.AST) -> Counter[str]:
 
 
 def unused_imports(tree: ast.Module) -> list[Edit]:
-    """One edit for each imported name that nothing mentions; the last of a statement takes it along."""
+    """Returns an edit for each unused import; a statement without remaining names is dropped."""
     read = mentions(tree)
     edits: list[Edit] = []
     for node in ast.walk(tree):

@@ -1,6 +1,6 @@
-"""The edits that make a script smaller, by kind: each function lists them for a tree.
+"""Edits that shorten a script, by kind; each function lists the edits of a tree.
 
-Statements and blocks are here; expressions and constants are in :mod:`.expressions`.
+Statements and blocks are here, expressions and constants in :mod:`.expressions`.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from collections.abc import Iterator, Sequence
 from .names import bound_by, mentions, parameters
 from .tree import DEFINITIONS, IMPORTS, SCOPES, Edit, Rebuild, Result, blocks, drop, parents, replace_by
 
-#: Words in the name of what compares or ends: the script's own check, which decides what failing is.
+#: Parts of names of calls that compare values or end the script, and so define its failure.
 CHECK_WORDS = ("close", "assert", "equal", "raises", "exit", "check")
 
 
 def plain_name(node: ast.AST) -> str:
-    """The last name of ``a.b.c``, else the empty string."""
+    """Returns the last name of ``a.b.c``, or an empty string."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def is_check_call(node: ast.AST) -> bool:
-    """Whether a call compares values or ends the script, to go by its name."""
+    """Whether a call compares values or ends the script, judged by its name."""
     return isinstance(node, ast.Call) and any(word in plain_name(node.func).lower() for word in CHECK_WORDS)
 
 
@@ -32,11 +32,11 @@ def is_check(node: ast.stmt) -> bool:
     return any(isinstance(part, (ast.Assert, ast.Raise)) or is_check_call(part) for part in ast.walk(node))
 
 
-# -- what a person does not miss ----------------------------------------------------------------
+# -- cosmetic ---------------------------------------------------------------------------------
 
 
 def ornaments(tree: ast.Module) -> list[Edit]:
-    """Docstrings, prints, annotations and the guard of ``__main__``."""
+    """Returns removals of docstrings, prints, annotations and the guard of ``__main__``."""
     return [*_docstrings(tree), *_prints(tree), *_annotations(tree), *_guards(tree)]
 
 
@@ -81,9 +81,10 @@ def _guards(tree: ast.Module) -> Iterator[Edit]:
 
 
 def unwrapped_main(tree: ast.Module) -> list[Edit]:
-    """``def main(): ...`` that is called once, by itself: its body at the place of the call.
+    """Inlines functions like ``def main(): ...`` that are called once, as a statement without arguments.
 
-    Also a call whose only use is to return from it, and without names that the module binds as well.
+    Functions with parameters, decorators, ``return``, ``yield`` or names that the module binds too are
+    skipped.
     """
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     calls = [node for node in tree.body if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
@@ -112,7 +113,7 @@ def unwrapped_main(tree: ast.Module) -> list[Edit]:
 
 
 def _own(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a statement outside of the functions that it defines."""
+    """Yields the nodes of a statement, without those of functions that it defines."""
     yield node
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, SCOPES):
@@ -123,10 +124,10 @@ def _own(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def slices(tree: ast.Module) -> Iterator[list[Edit]]:
-    """For each of the last checks: what is left when only it and all that it needs is kept.
+    """Yields, for each of the last checks, the edits that keep only the check and what it needs.
 
-    What changes a value that the check needs is kept too, as far as it can be seen; then, more greedily,
-    only what binds the names.
+    The first slice also keeps statements that may change a needed value; the second, greedier one keeps only
+    those that bind the names.
     """
     body = tree.body
     targets = [n for n, node in enumerate(body) if is_check(node)][::-1][:3]
@@ -164,7 +165,7 @@ def _needed(body: Sequence[ast.stmt], target: int, with_effects: bool) -> set[in
 
 
 def _touched(node: ast.stmt) -> set[str]:
-    """The names whose values a statement may change."""
+    """Returns the names whose values a statement may change."""
     if isinstance(node, (ast.Assign, ast.AugAssign)):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         return {n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)}
@@ -172,7 +173,7 @@ def _touched(node: ast.stmt) -> set[str]:
 
 
 def droppable(statements: Sequence[ast.stmt], tree: ast.Module) -> list[ast.stmt]:
-    """Those statements that may go: no imports, no ``pass``, and not the one return of a value."""
+    """Returns the statements that may be dropped: no imports, no ``pass``, no function's own ``return``."""
     around = parents(tree)
     found = []
     for node in statements:
@@ -185,7 +186,7 @@ def droppable(statements: Sequence[ast.stmt], tree: ast.Module) -> list[ast.stmt
 
 
 def bypass(node: ast.stmt) -> Edit | None:
-    """For ``v = f(x, y)`` the edit that makes it ``v = x``: the call is left out, its first operand stays."""
+    """Returns the edit that replaces ``v = f(x, y)`` by ``v = x``, or None."""
     if not (isinstance(node, ast.Assign) and all(isinstance(target, ast.Name) for target in node.targets)):
         return None
     value: ast.expr | None = node.value
@@ -216,7 +217,7 @@ def _inner(node: ast.expr) -> ast.expr | None:
 
 
 def unwrappings(tree: ast.Module) -> list[Edit]:
-    """``with``, ``if``, ``for``, ``while`` and ``try`` replaced by what is in them; decorators dropped."""
+    """Replaces ``with``, ``if``, ``for``, ``while`` and ``try`` by their bodies, and drops decorators."""
     edits: list[Edit] = []
     for node in ast.walk(tree):
         if isinstance(node, (ast.With, ast.AsyncWith)) and not any(item.optional_vars for item in node.items):
@@ -248,7 +249,7 @@ def unwrappings(tree: ast.Module) -> list[Edit]:
 
 
 def _one_round(node: ast.For | ast.AsyncFor) -> Edit:
-    """A loop replaced by its first round; the loop variable keeps its first value where it is used."""
+    """Replaces a loop by its first iteration; a used loop variable gets its first value."""
     names = set(bound_by(node.target))
     used = any(isinstance(n, ast.Name) and n.id in names for part in node.body for n in ast.walk(part))
 
@@ -267,7 +268,7 @@ def _one_round(node: ast.For | ast.AsyncFor) -> Edit:
 
 
 def _first_of(node: ast.expr) -> ast.expr:
-    """An expression for the first element of an iterable, as a person would write it."""
+    """Returns a readable expression for the first element of an iterable."""
     if isinstance(node, (ast.Tuple, ast.List)) and node.elts:
         return node.elts[0]
     if isinstance(node, ast.Call) and plain_name(node.func) == "range":

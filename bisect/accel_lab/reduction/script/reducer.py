@@ -1,8 +1,8 @@
-"""The script format: makes a Python script smaller while it stays interesting.
+"""Reduces a Python script while it stays interesting.
 
-The passes go from what saves most for one question to what saves least: the slice of one check, then
-statements from the outside in, blocks, arguments, expressions, numbers. They start again after every
-round that changed something, so that at the end no statement can be left out.
+The passes run from the largest saving for each test to the smallest: the slice of one check, statements from
+the outside in, blocks, arguments, expressions, numbers. They repeat until a round changes nothing, so that at
+the end no statement can be dropped.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from .names import bound_by, unbound, unused_imports, without_aliases, without_u
 from .passes import bypass, droppable, ornaments, slices, unwrapped_main, unwrappings
 from .tree import Edit, apply, drop, levels, parents, parse, render, size_of
 
-#: Questions about numbers in one round; the rest of the time belongs to the structure.
+#: Most tests of numbers in one round; the remaining time is for the structure.
 NUMBERS = 40
 MAX_ROUNDS = 8
 
-#: What makes random numbers the same in every run, and what draws them.
+#: Calls that seed random numbers, and calls that draw them.
 _SEEDS = re.compile(r"\b(?:manual_seed\w*|seed|default_rng|set_rng_state)\s*\(")
 _DRAWS = re.compile(
     RANDOM.pattern + r"|normal|uniform|exponential|cauchy|geometric|shuffle|choice|sample|permut"
@@ -36,9 +36,9 @@ _DRAWS = re.compile(
 
 
 def reduce_script(problem: Problem, candidate: Candidate) -> Candidate:
-    """The smallest interesting script that was found; ``candidate`` is known to be interesting.
+    """Returns the smallest interesting script found; ``candidate`` must be interesting.
 
-    It is 1-minimal in its statements unless the time was over before.
+    It is 1-minimal in its statements unless the time ran out.
     """
     asked = _Asked(problem, candidate)
     try:
@@ -49,7 +49,7 @@ def reduce_script(problem: Problem, candidate: Candidate) -> Candidate:
 
 
 class _Asked:
-    """The problem, with what was asked before known by its text, and the best so far."""
+    """Wraps the problem: caches answers by source text, and tracks the best candidate."""
 
     def __init__(self, problem: Problem, start: Candidate) -> None:
         self._problem = problem
@@ -63,7 +63,7 @@ class _Asked:
         return self._problem.workers
 
     def know(self, source: str) -> None:
-        """Take a text for interesting without asking."""
+        """Records a text as interesting without a test."""
         self._known[source] = _answered(True)
 
     def submit(self, candidate: Candidate) -> Future[bool]:
@@ -74,7 +74,7 @@ class _Asked:
         return known
 
     def _is_luck(self, source: str) -> bool:
-        """Whether random numbers are drawn without the seed that the script had: a run says little then."""
+        """Whether a script lost its seed but draws random numbers, so that one run proves little."""
         return self._seeded and bool(_DRAWS.search(source)) and not _SEEDS.search(source)
 
     def failed(self, source: str) -> bool:
@@ -99,7 +99,7 @@ class _Reducer:
         self._problem = problem
         self._files = start.files
         self._start = start.source
-        # Inside of statements that did not change, what was refused once is not asked again.
+        # Edits inside unchanged statements that failed once are not tested again.
         self._refused: set[str] = set()
         self._numbers_seen: set[float] = set()
 
@@ -108,7 +108,7 @@ class _Reducer:
         return parse(self._problem.best.source)
 
     def run(self) -> None:
-        """All passes, again and again until a round finds nothing."""
+        """Runs all passes until a round changes nothing."""
         if not self._lay_out():
             return
         for _ in range(MAX_ROUNDS):
@@ -118,7 +118,7 @@ class _Reducer:
                 return
 
     def _lay_out(self) -> bool:
-        """Bring the script into the form in which candidates are written; False if that heals it."""
+        """Rewrites the script in the form of the candidates; returns False if that removes the failure."""
         tree = parse(self._start)
         edits = ornaments(tree)
         plain = render(tree)
@@ -149,7 +149,7 @@ class _Reducer:
     def _subset(
         self, note: str, list_edits: Callable[[ast.Module], list[Edit]], start: int | None = None
     ) -> None:
-        """Make as many of a pass's edits as can be made, all at once first."""
+        """Applies as many of a pass's edits as possible, all at once first."""
         tree = self._tree
         around = parents(tree)
         keys = [(edit, _key(edit, around)) for edit in list_edits(tree)]
@@ -168,7 +168,7 @@ class _Reducer:
             edits = [drop(node) for node in statements]
             checks = {node.id for node in frozen(tree) if isinstance(node, ast.Name)}
             pairs = [(id(edit), node) for edit, node in zip(edits, statements, strict=True)]
-            # What the check compares is not swapped for something else: it would differ for another reason.
+            # Do not bypass a value that the check compares: the result would differ for another reason.
             around = {key: bypass(node) for key, node in pairs if not checks.intersection(bound_by(node))}
             self._make("fewer statements", tree, edits, max(1, len(edits) // 2), around)
             depth += 1
@@ -193,7 +193,7 @@ class _Reducer:
         shrink_integers(lambda: self._tree, ask, NUMBERS, self._numbers_seen)
         shrink_floats(lambda: self._tree, ask, NUMBERS // 4, self._numbers_seen)
 
-    # -- asking -------------------------------------------------------------------------------
+    # -- tests ----------------------------------------------------------------------------------
 
     def _make(
         self,
@@ -203,7 +203,7 @@ class _Reducer:
         start: int,
         around: dict[int, Edit | None] | None = None,
     ) -> list[Edit]:
-        """Make as many of the edits as can be made, by delta debugging over the rest, which is returned."""
+        """Applies as many edits as possible, by delta debugging; returns those that were not applied."""
         allowed = unbound(tree)
 
         def build(kept: Sequence[int]) -> Candidate | None:
@@ -236,9 +236,9 @@ class _Reducer:
         allowed: frozenset[str],
         around: dict[int, Edit | None] | None = None,
     ) -> Candidate | None:
-        """The script with the edits made and tidied; None if it is no program or known not to fail.
+        """Returns the script with the edits applied and tidied; None if it is invalid or known not to fail.
 
-        A statement that leaves a name unbound is bypassed instead, where that can be done.
+        A dropped statement that leaves a name unbound is bypassed instead, if possible.
         """
         chosen = list(edits)
         while missing := unbound(made := apply(tree, chosen)) - allowed:
@@ -254,7 +254,7 @@ class _Reducer:
 
 
 def _key(edit: Edit, around: dict[ast.AST, ast.AST]) -> str:
-    """An edit by the text of the statement that it changes, and of what it changes there."""
+    """Identifies an edit by the source of its statement and the nodes that it changes."""
     node = first = next(iter(edit.changes))
     while not isinstance(node, ast.stmt) and node in around:
         node = around[node]
@@ -265,7 +265,7 @@ def _key(edit: Edit, around: dict[ast.AST, ast.AST]) -> str:
 def _bypassed(
     edits: Sequence[Edit], missing: frozenset[str], around: dict[int, Edit | None]
 ) -> list[Edit] | None:
-    """The edits with those that drop what binds a missing name replaced; None if there is none."""
+    """Replaces drops that unbind a missing name by bypasses; None if there are none."""
     made: list[Edit] = []
     changed = False
     for edit in edits:

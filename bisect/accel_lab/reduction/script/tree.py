@@ -1,7 +1,7 @@
-"""A Python script as a tree: edits of it, and the text that a person reads.
+"""A Python script as a tree: applies edits and renders readable source.
 
-A tree is never changed in place. An edit says what becomes of some nodes; the tree with any set of
-edits applied is a new one, so edits can be tried together and apart.
+Trees are never changed in place. An edit maps nodes to changes, and applying any set of edits gives a new
+tree, so edits can be tested together and separately.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-#: What a node becomes: another node, several statements, or nothing.
+#: Replacement of a node: another node, several statements, or nothing.
 Result = ast.AST | Sequence[ast.AST] | None
-#: Gives the copy of a node that lies inside the changed one, with the changes below applied.
+#: Returns the copy of a child node with the edits below it applied.
 Rebuild = Callable[[ast.AST], Result]
 Change = Callable[[Rebuild], Result]
 
@@ -26,19 +26,19 @@ IMPORTS = (ast.Import, ast.ImportFrom)
 
 @dataclass(frozen=True)
 class Edit:
-    """A smallest change that makes sense by itself; ``gain`` is about how many characters it saves."""
+    """A smallest self-contained change; ``gain`` is roughly the number of characters saved."""
 
     changes: Mapping[ast.AST, Change]
     gain: int = 0
 
 
 def drop(node: ast.AST) -> Edit:
-    """The edit that removes a node from the list that it stands in."""
+    """Returns the edit that removes a node from its list."""
     return Edit({node: lambda rebuild: None}, length(node))
 
 
 def replace_by(node: ast.AST, *inner: ast.AST) -> Edit:
-    """The edit that puts parts of a node, or new nodes, into its place."""
+    """Returns the edit that replaces a node by its parts or by new nodes."""
 
     def change(rebuild: Rebuild) -> Result:
         return [part for one in inner for part in _as_list(rebuild(one))]
@@ -47,12 +47,12 @@ def replace_by(node: ast.AST, *inner: ast.AST) -> Edit:
 
 
 def length(node: ast.AST) -> int:
-    """The number of characters of a node."""
+    """Returns the number of characters of a node."""
     return len(ast.unparse(node))
 
 
 def apply(tree: ast.Module, edits: Iterable[Edit]) -> ast.Module:
-    """A new tree with the edits made; of two that change the same node the first counts."""
+    """Returns a new tree with the edits applied; if two change the same node, the first one wins."""
     changes: dict[ast.AST, Change] = {}
     for edit in edits:
         if not any(node in changes for node in edit.changes):
@@ -68,7 +68,7 @@ def apply(tree: ast.Module, edits: Iterable[Edit]) -> ast.Module:
 
 
 def copy_with(node: ast.AST, rebuild: Rebuild) -> ast.AST:
-    """A copy of one node whose children are what ``rebuild`` makes of them."""
+    """Copies one node, with ``rebuild`` applied to its children."""
     fields: dict[str, object] = {}
     for name, value in ast.iter_fields(node):
         if isinstance(value, list):
@@ -93,7 +93,6 @@ def _as_list(result: Result) -> list[ast.AST]:
 
 
 def _fill_blocks(node: ast.AST, fields: dict[str, object]) -> None:
-    """A block that became empty gets a ``pass``; an import of nothing is no matter of this."""
     body = fields.get("body")
     if isinstance(node, (ast.stmt, ast.ExceptHandler, ast.match_case)) and body == []:
         fields["body"] = [ast.Pass()]
@@ -102,14 +101,14 @@ def _fill_blocks(node: ast.AST, fields: dict[str, object]) -> None:
 
 
 def parse(source: str) -> ast.Module:
-    """The tree of a script, whose warnings are the script's own affair."""
+    """Parses a script without its syntax warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ast.parse(source)
 
 
 def compiles(source: str) -> bool:
-    """Whether Python takes the text; unlike parsing this finds ``return`` outside of a function."""
+    """Whether the source compiles; unlike parsing, this detects ``return`` outside a function."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -120,14 +119,14 @@ def compiles(source: str) -> bool:
 
 
 def render(tree: ast.Module) -> str | None:
-    """The text of a tree, laid out as a person would; None if it is no program."""
+    """Renders a tree as readable source; None if it is not a valid program."""
     body = sorted_imports(tree.body)
     text = ""
     try:
         for before, node in zip([None, *body], body, strict=False):
             text += _gap(before, node) + _text(node) + "\n"
     except (AttributeError, TypeError, ValueError):
-        return None  # an edit took away what the grammar requires: the value of an assignment, a test
+        return None  # an edit removed what the grammar requires, such as the value of an assignment
     return text if compiles(text) else None
 
 
@@ -135,7 +134,7 @@ def _text(node: ast.stmt) -> str:
     lines = ast.unparse(ast.fix_missing_locations(node)).strip("\n").split("\n")
     opening = len(node.decorator_list) + 1 if isinstance(node, ast.ClassDef) else len(lines)
     if lines[opening : opening + 1] == [""]:
-        del lines[opening]  # between the head of a class and its first method
+        del lines[opening]  # the blank line between the head of a class and its first method
     return "\n".join(lines)
 
 
@@ -148,7 +147,7 @@ def _gap(before: ast.stmt | None, node: ast.stmt) -> str:
 
 
 def sorted_imports(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """The leading imports in the order ``from __future__``, ``import``, ``from``; the rest as it is."""
+    """Sorts the leading imports: ``from __future__``, ``import``, ``from``; the rest keeps its order."""
     count = next((n for n, node in enumerate(body) if not isinstance(node, IMPORTS)), len(body))
 
     def rank(node: ast.stmt) -> int:
@@ -160,7 +159,7 @@ def sorted_imports(body: Sequence[ast.stmt]) -> list[ast.stmt]:
 
 
 def blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
-    """The lists of statements that belong to a node directly."""
+    """Yields the statement lists directly in a node."""
     for name in ("body", "orelse", "finalbody"):
         value = getattr(node, name, None)
         if isinstance(value, list) and value:
@@ -170,7 +169,7 @@ def blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
 
 
 def levels(tree: ast.Module) -> Iterator[list[ast.stmt]]:
-    """The statements by depth: those of the module, then those one block further in, and so on."""
+    """Yields the statements by depth: those of the module, then one block further in, and so on."""
     current: list[ast.stmt] = list(tree.body)
     while current:
         yield current
@@ -178,14 +177,14 @@ def levels(tree: ast.Module) -> Iterator[list[ast.stmt]]:
 
 
 def parents(tree: ast.AST) -> dict[ast.AST, ast.AST]:
-    """The node around each node."""
+    """Maps each node to its parent."""
     return {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
 
 
 def size_of(source: str) -> tuple[int, int]:
-    """How much there is to read: lines of statements other than imports, then characters.
+    """Returns the size of a source: lines of statements except imports, then characters.
 
-    Blank lines, comments and docstrings do not count. A text that is no Python counts by its lines.
+    Blank lines, comments and docstrings do not count. Text that is not Python counts by lines.
     """
     try:
         tree = parse(source)
