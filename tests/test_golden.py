@@ -17,8 +17,8 @@ CORE = [case for case in CASES if case.core]
 #: Torch builds other than the default one, from the same variable that the torch_pythons fixture reads.
 BUILDS = [path for path in os.environ.get("ACCEL_LAB_PYTHONS", "").split(os.pathsep) if path]
 ENOUGH_S = 1500.0
-#: What the core shows on another build; tests/versions/test_versions_builds.py and tests/child/test_loops.py go
-#: through the other stages there.
+#: What the core shows on another build. The tests in tests/versions/test_versions_builds.py and
+#: tests/child/test_loops.py go through the other stages there.
 SHOWN = {"aot_autograd", "fx_passes", "scheduler", "codegen"}
 ELSEWHERE = [case for case in CORE if case.issue and not SHOWN.isdisjoint(case.stages)]
 

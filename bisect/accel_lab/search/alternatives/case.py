@@ -46,7 +46,6 @@ class Case:
 
     @property
     def fails_uncompiled(self) -> bool:
-<<<<<<< HEAD
         """Whether the script fails in the same way with nothing compiled, and not now and then.
 
         Values that differ are no failure of the script's own: they only vary from run to run.
@@ -54,11 +53,6 @@ class Case:
         row, base = self.row(Rung.UNCOMPILED), self.runner.baseline
         by_itself = base.target is None or base.target.kind != "values"
         return by_itself and row is not None and row.verdict is Verdict.BAD and not base.flaky
-=======
-        """Whether the uncompiled script fails in the same way, and deterministically."""
-        row = self.row(Rung.UNCOMPILED)
-        return row is not None and row.verdict is Verdict.BAD and not self.runner.baseline.flaky
->>>>>>> words2
 
     @property
     def at(self) -> Step:

@@ -73,14 +73,10 @@ class Module:
 
 
 class _Pair:
-<<<<<<< HEAD
     """Two texts. They are parsed when their pieces are asked for, and no tree is kept.
 
     The trees of all files that differ between two releases are gigabytes, and most files are only looked at.
     """
-=======
-    """Two parsed texts, split into pieces on demand: most files are only looked at."""
->>>>>>> words2
 
     def __init__(self, base: str, other: str) -> None:
         self.sources = base, other
@@ -95,7 +91,6 @@ class _Pair:
 
     @cached_property
     def modules(self) -> tuple[Module, Module]:
-<<<<<<< HEAD
         """Both as modules; a class is split where both have it. Without pieces where one does not parse."""
         base, other = self.sources
         try:
@@ -104,14 +99,6 @@ class _Pair:
             return Module(base, ()), Module(other, ())
         common = _classes(trees[0]) & _classes(trees[1])
         return Module.of(base, trees[0], common), Module.of(other, trees[1], common)
-=======
-        """Both texts as modules; a class is split if both have it."""
-        common = _classes(self._trees[0]) & _classes(self._trees[1])
-        one, two = (
-            Module.of(text, tree, common) for text, tree in zip(self.sources, self._trees, strict=True)
-        )
-        return one, two
->>>>>>> words2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,13 +110,8 @@ class Versions:
     turned: bool = False
 
     @classmethod
-<<<<<<< HEAD
     def of(cls, path: str, base: str, other: str) -> Versions:
         """Nothing can be mixed where one of the two texts does not parse."""
-=======
-    def parse(cls, path: str, base: str, other: str) -> Versions:
-        """Parses both versions; raises SyntaxError if one of them does not parse."""
->>>>>>> words2
         return cls(path=path, pair=_Pair(base, other))
 
     def reversed(self) -> Versions:
