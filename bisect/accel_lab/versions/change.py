@@ -88,9 +88,13 @@ def _rung(good: Side, bad: Side) -> Rung:
 
 
 def _names(bad: Side) -> set[str]:
-    """Returns words of the culprit and the torch functions in the failure's traceback."""
+    """Returns words of the culprit and the torch functions in the failure's traceback.
+
+    Of a line that Dynamo traces wrongly these are the names in it: what it calls is what Dynamo models.
+    """
     part = bad.culprit.component if bad.culprit is not None else None
-    words = set(re.findall(r"[A-Za-z_]\w+", part.name)) if part is not None else set()
+    named = "" if part is None else part.detail if part.kind == "line" else part.name
+    words = set(re.findall(r"[A-Za-z_]\w+", named))
     raised = bad.top.raised if bad.top is not None else None
     files = [frame.function for frame in raised.frames if frame.file.startswith("torch/")] if raised else []
     return (words | set(files[-3:])) - {"aten", "prims", "default", "Tensor", "torch", "forward", "call"}

@@ -145,6 +145,42 @@ def test_an_answer_that_does_not_hold_the_other_way_is_not_the_last_one() -> Non
     assert found.places == ((FILES[2], "fun3"),)
 
 
+REWORKED = {
+    # the failing release dispatches to methods by name, and one of them is wrong
+    1: "class Base:\n    pass\n\n\nclass Source(Base):\n    def draw(self):\n        return 1\n\n"
+    "    def shuffle(self):\n        return 'wrong'\n",
+    2: "class Base:\n    pass\n\n\nclass Source(Base):\n    def draw(self):\n        return 2\n\n"
+    "    def call_method(self, name):\n        return name\n",
+}
+
+
+def test_a_method_of_a_reworked_class_is_proven_with_the_rest_of_its_class() -> None:
+    """Without the wrong method nothing models the call; the method alone does not fail in the other release."""
+    path = "torch/_dynamo/misc.py"
+
+    class Reworked(FakeMixer):
+        def verdict(self, failing: bool, texts: Mapping[str, str]) -> Verdict:
+            self.asked += 1
+            text = texts.get(path, REWORKED[1 if failing else 2])
+            wrong = "'wrong'" in text and "call_method" not in text
+            return Verdict.BAD if wrong else Verdict.GOOD
+
+    mixer = Reworked({})
+    mixer.all = {path: (REWORKED[1], REWORKED[2])}
+    found = ChangeSearch(mixer, [[path]], ["shuffle"]).run()
+    assert isinstance(found, Change) and found.both_ways is True
+    assert found.main == (path, "Source.shuffle")
+    assert set(found.places) == {(path, f"Source.{name}") for name in ("shuffle", "draw", "call_method")}
+
+
+def test_named_functions_that_break_together_are_asked_one_by_one() -> None:
+    mixer = FakeMixer({FILES[2]: [lines_of(3)]})
+    mixer.breaks = lines_of(4)
+    found = ChangeSearch(mixer, [FILES[2:3]], ["fun3", "fun4"]).run()
+    assert isinstance(found, Change) and found.places == ((FILES[2], "fun3"),)
+    assert mixer.asked < 8
+
+
 def test_a_piece_that_needs_newer_compiled_code_is_left_out() -> None:
     mixer = FakeMixer({FILES[2]: [lines_of(3)]})
     one, two = mixer.all[FILES[0]]

@@ -16,6 +16,7 @@ from accel_lab.core.verdict import Verdict
 
 from .delta import smallest
 from .hunks import Part, hunks_of, left_of
+from .pieces import Versions
 from .pool import Answer, Mixer, OutOfBudget, Place, Pool, raising
 
 #: Maximum files tested one by one if all of them together do not move the failure.
@@ -24,6 +25,8 @@ MOST_FILES = 12
 MOST_BROKEN = 5
 #: The search ends after this many answers that do not hold in the other direction.
 MOST_ANSWERS = 3
+#: So many functions that the culprit names are run one by one if all of them together fail in another way.
+MOST_NAMED = 6
 #: Shorter words occur in too many names to be useful.
 SHORTEST_NAME = 3
 DIFF_LINES = 400
@@ -130,8 +133,13 @@ class ChangeSearch:
         files = list(dict.fromkeys(path for path, _ in places))
         self._listener(f"{len(places)} changed pieces in {len(files)} files")
         named = [place for place in functions if self._is_named(place)]
-        if named and self._gone(named):
+        gone = self._gone(named) if named else False
+        if gone:
             return named
+        if gone is None and 1 < len(named) <= MOST_NAMED:
+            alone = next(([place] for place in named if self._gone([place])), None)
+            if alone:
+                return alone
         groups = [functions, places] if functions and others else [places]
         told = False
         for group in groups:
@@ -187,9 +195,26 @@ class ChangeSearch:
                 needed, texts = self._inside(best)
                 if needed != best:
                     best, both_ways = needed, self._both_ways(needed)
+            wide = self._class_of(best) if both_ways is not True else []
+            if wide and self._gone(wide) and self._both_ways(wide):
+                best, texts, both_ways = wide, {}, True
         except OutOfBudget:
             return self._change(best, texts, both_ways, complete=False)
         return self._change(best, texts, both_ways, complete=True)
+
+    def _class_of(self, places: Sequence[Place]) -> list[Place]:
+        """Returns the pieces with all that changed in their classes; empty if that adds nothing.
+
+        Where a release reworked a class, one of its methods works in the other release only with the others.
+        """
+        found = dict.fromkeys(places)
+        for path, key in places:
+            versions = self._mixer.failing(path)
+            assert versions is not None
+            owner = _owner(versions, key)
+            mates = [one for one in versions.changed if owner and owner in (one, _owner(versions, one))]
+            found.update(dict.fromkeys((path, one) for one in mates))
+        return list(found) if len(found) > len(places) else []
 
     def _said(self, some: Sequence[Place], before: int) -> bool | None:
         self._listener(f"{len(some)} of {before} pieces, in {some[0][0].removeprefix('torch/')}")
@@ -272,6 +297,12 @@ class ChangeSearch:
 
     def _none(self, reason: str) -> NoChange:
         return NoChange(reason=reason, runs=self._runs, candidates=len(self._places))
+
+
+def _owner(versions: Versions, key: str) -> str:
+    """Returns the class of a piece; empty at a module's top level."""
+    piece = versions.base.by_key.get(key) or versions.other.by_key[key]
+    return piece.owner
 
 
 def _gone(verdict: Verdict) -> bool | None:
