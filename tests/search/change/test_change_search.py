@@ -155,7 +155,7 @@ REWORKED = {
 
 
 def test_a_method_of_a_reworked_class_is_proven_with_the_rest_of_its_class() -> None:
-    """Without the wrong method nothing models the call; the method alone does not fail in the other release."""
+    """Without the method nothing models the call, so it passes; alone it does not fail in the other one."""
     path = "torch/_dynamo/misc.py"
 
     class Reworked(FakeMixer):
