@@ -182,3 +182,12 @@ def test_strict_flags_hold_over_those_of_the_script(prober: Prober, tmp_path: Pa
     script = (Path(__file__).parents[2] / "repros" / "inject-runtime-flags" / "repro.py").read_text()
     assert ask(prober, tmp_path, script).status is Status.EXCEPTION
     assert ask(prober, tmp_path, script, strict_math=True).status is Status.OK
+
+
+def test_a_mixed_header_is_found_before_the_releases_own(prober: Prober, tmp_path: Path) -> None:
+    header = tmp_path / "mixed.h"
+    header.write_text("#error the mixed header\n")
+    mixed = {"served": {}, "watched": {}, "headers": {"torch/include/ATen/cpu/vec/vec.h": str(header)}}
+    outcome = ask(prober, tmp_path, HEALTHY, mixed_sources=mixed)
+    assert outcome.status is Status.EXCEPTION and outcome.raised is not None
+    assert "the mixed header" in outcome.raised.message

@@ -60,6 +60,15 @@ def test_files_are_listed_and_copied_without_importing_torch(tmp_path: Path) -> 
     assert set(found["native"]) == {"libtorch.so"}
 
 
+def test_headers_are_listed_where_their_folder_is_named(tmp_path: Path) -> None:
+    headers = {
+        f"torch/include/{name}": "// c" for name in ("ATen/cpu/vec/vec.h", "ATen/ops/add.h", "c10/a.h")
+    }
+    packages = torch_at(tmp_path / "site", headers)
+    found = told(tmp_path, packages, "torch/", "torch/include/ATen/cpu/")
+    assert [name for name in found["files"] if name.endswith(".h")] == ["torch/include/ATen/cpu/vec/vec.h"]
+
+
 def bench(tmp_path: Path, version: str, files: dict[str, str], native: str, own: bool = True) -> Any:
     """A bench whose child answers from a table; not ``own``: it works in the run's folder, as others do."""
     folder = tmp_path / (version if own else "run")

@@ -13,6 +13,8 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import linecache
+import os
+import shutil
 import sys
 from typing import Any, Dict, List, Optional, Set
 
@@ -48,6 +50,19 @@ class MixedSources(importlib.abc.MetaPathFinder):
         spec.loader = _Loader(fullname, spec.origin, served, watched)
         self._loaded.add(fullname)
         return spec
+
+
+def lay_out(headers: Dict[str, str], folder: str) -> str:
+    """Copies mixed headers below ``folder``, as compilers look for them; returns the folder to include from.
+
+    ``headers`` maps paths of an installed torch (``torch/include/...``) to files with the new text.
+    """
+    root = os.path.join(folder, "mixed_headers")
+    for path, text_from in headers.items():
+        place = os.path.join(root, *path.split("/")[2:])
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        shutil.copyfile(text_from, place)
+    return root
 
 
 class _Loader(importlib.machinery.SourceFileLoader):

@@ -26,7 +26,7 @@ def main(target: str, prefixes: Sequence[str]) -> None:
         return
     root = places[0]
     files: Dict[str, str] = {}
-    for path in _sources(root):
+    for path in [*_sources(root), *_headers(root, prefixes)]:
         name = "torch/" + os.path.relpath(path, root).replace(os.sep, "/")
         if not name.startswith(tuple(prefixes)):
             continue
@@ -50,6 +50,16 @@ def _sources(root: str) -> List[str]:
         found += [
             os.path.join(folder, name) for name in sorted(files) if name.endswith((".py", ".h", ".jinja"))
         ]
+    return found
+
+
+def _headers(root: str, prefixes: Sequence[str]) -> List[str]:
+    """Returns the headers below those folders of ``include`` that ``prefixes`` name."""
+    found = []
+    for prefix in prefixes:
+        if prefix.startswith("torch/include/"):
+            for folder, _, files in os.walk(os.path.join(root, *prefix.split("/")[1:])):
+                found += [os.path.join(folder, name) for name in sorted(files) if name.endswith(".h")]
     return found
 
 

@@ -57,7 +57,12 @@ _RECORDS = (
         "Dynamo and AOTAutograd",
         keys=("look", "eager", "guard_on", "outside", "functorch", "dynamo", "fullgraph", "stop"),
     ),
-    SwitchRecord("mixed_sources", _TABLE, "pieces of another release's sources", keys=("served", "watched")),
+    SwitchRecord(
+        "mixed_sources",
+        _TABLE,
+        "pieces of another release's sources",
+        keys=("served", "watched", "headers"),
+    ),
     SwitchRecord("native_kernels", _NAMES, "without the Python kernels of"),
     SwitchRecord("meta_fix", _NAMES, "corrected meta kernels of"),
     SwitchRecord("correct_inputs", _FLAG, "graphs get inputs of the types that they were captured with"),

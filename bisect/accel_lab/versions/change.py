@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, lru_cache
 
 from packaging.version import Version
 
@@ -20,10 +20,12 @@ from accel_lab.core.verdict import Verdict
 from accel_lab.execution.journal import write_atomic
 from accel_lab.search import frames
 from accel_lab.search.baseline import BaselineSearch
+from accel_lab.search.change import headers
 from accel_lab.search.change.backport import patch_of
 from accel_lab.search.change.change_search import Change, ChangeSearch, NoChange
 from accel_lab.search.change.companions import module_of
-from accel_lab.search.change.pieces import Versions
+from accel_lab.search.change.hunks import hunks_of
+from accel_lab.search.change.pieces import WHOLE, Versions, is_python
 from accel_lab.search.change.pool import NATIVE, Answer, Executed, OutOfBudget, Place
 from accel_lab.search.ladder_runner import LadderRunner
 
@@ -58,7 +60,8 @@ def find_change(
     ``good`` and ``bad`` are the passing and the failing release, with their ladders. Raises :class:`LabError`
     if the sources cannot be read.
     """
-    with _Sources(good[0], bad[0]) as both:
+    compiled = stage in (Stage.KERNEL, *frames.KERNEL_STAGES)
+    with _Sources(good[0], bad[0], ["torch/", *(headers.AREAS if compiled else ())]) as both:
         mixer = BuildMixer(good[0], bad[0], both, target, _rung(good[1], bad[1]), limit_s)
         found = ChangeSearch(mixer, groups_of(both.changed, stage), _names(bad[1]), listener).run()
         fixed = Version(good[0].version) > Version(bad[0].version)
@@ -67,7 +70,7 @@ def find_change(
 
 
 def groups_of(changed: Sequence[str], stage: Stage) -> list[list[str]]:
-    """Groups changed files: the stage's own, those of the surrounding part of the compiler, others."""
+    """Groups changed files: the stage's own, those of the compiler part around it, headers, others."""
     areas = [frames.areas_of(stage), frames.around(stage)]
     left = list(changed)
     groups: list[list[str]] = []
@@ -75,6 +78,8 @@ def groups_of(changed: Sequence[str], stage: Stage) -> list[list[str]]:
         group = [path for path in left if area and path.startswith(area)]
         left = [path for path in left if path not in set(group)]
         groups.append(group)
+    groups.append([path for path in left if path.startswith(headers.AREAS)])
+    left = [path for path in left if not path.startswith(headers.AREAS)]
     return [group for group in (*groups, left) if group]
 
 
@@ -108,22 +113,32 @@ def _record(found: Change | NoChange, newer: Mapping[str, str]) -> FlipChange:
     return FlipChange(
         found=True,
         file=path,
-        symbol=key,
+        symbol=_symbol(found, path, key),
         diff=found.diff,
         both_ways=found.both_ways,
         complete=found.complete,
         pieces=tuple(
-            Piece(file=path, symbol=key, lines=lines_of(newer[path], key)) for path, key in found.places
+            Piece(file=path, symbol=_symbol(found, path, key), lines=lines_of(newer[path], path, key))
+            for path, key in found.places
         ),
-        patch=patch_of(found.files),
+        patch=patch_of(found.files) if all(is_python(file) for file, _, _ in found.files) else (),
         runs=found.runs,
         candidates=found.candidates,
     )
 
 
-def lines_of(source: str, key: str) -> tuple[int, ...]:
+def _symbol(found: Change, path: str, key: str) -> str:
+    """Returns the name of a piece; of a header it is the function that the first exchanged line is in."""
+    if key != WHOLE:
+        return key
+    own, mixed = next((own, mixed) for file, own, mixed in found.files if file == path)
+    hunks = hunks_of(own, mixed)
+    return headers.function_at(own, hunks[0][0] + 1) if hunks else ""
+
+
+def lines_of(source: str, path: str, key: str) -> tuple[int, ...]:
     """Returns the first and last line of a piece, from 1; empty if the source does not have it."""
-    piece = Versions.of("", source, source).base.by_key.get(key)
+    piece = Versions.of(path, source, source).base.by_key.get(key)
     text = piece.text.lstrip("\n") if piece is not None else ""
     at = source.find(text) if text else -1
     if at < 0:
@@ -135,13 +150,14 @@ def lines_of(source: str, key: str) -> tuple[int, ...]:
 class _Sources:
     """Copies of both releases' Python files, kept while the search runs."""
 
-    def __init__(self, good: ReleaseSession, bad: ReleaseSession) -> None:
+    def __init__(self, good: ReleaseSession, bad: ReleaseSession, prefixes: Sequence[str]) -> None:
         self._sessions = (good, bad)
+        self._prefixes = prefixes
         self.good: Sources
         self.bad: Sources
 
     def __enter__(self) -> _Sources:
-        self.good, self.bad = (sources(session, ["torch/"]) for session in self._sessions)
+        self.good, self.bad = (sources(session, self._prefixes) for session in self._sessions)
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -150,11 +166,12 @@ class _Sources:
 
     @property
     def changed(self) -> list[str]:
-        """Returns the paths of Python files that both releases have and that differ."""
+        """Returns the paths of Python files and headers that both releases have and that differ."""
         return [
             path
             for path, digest in sorted(self.bad.files.items())
-            if path.endswith(".py") and self.good.files.get(path, digest) != digest
+            if (is_python(path) or path.startswith(headers.AREAS))
+            and self.good.files.get(path, digest) != digest
         ]
 
     def text(self, good: bool, path: str) -> str | None:
@@ -183,7 +200,7 @@ class BuildMixer:
         self._sessions = {False: good, True: bad}
         self._runners = {failing: _runner(session, target) for failing, session in self._sessions.items()}
 
-    @cache  # noqa: B019 - lives as long as the search
+    @functools.cache  # noqa: B019 - lives as long as the search
     def failing(self, path: str) -> Versions | None:
         base, other = self._both.text(False, path), self._both.text(True, path)
         if base is None or other is None or base == other:
@@ -194,7 +211,7 @@ class BuildMixer:
         versions = self.failing(path)
         return None if versions is None else versions.reversed()
 
-    @lru_cache(maxsize=2)  # noqa: B019 - lives as long as the search
+    @functools.lru_cache(maxsize=2)  # noqa: B019 - lives as long as the search
     def native_names(self, failing: bool) -> frozenset[str]:
         build = self._both.bad if failing else self._both.good
         names: set[str] = set()
@@ -204,6 +221,11 @@ class BuildMixer:
         return frozenset(names)
 
     def executed(self, places: Sequence[Place], paths: Sequence[str]) -> Executed | None:
+        if not any(map(is_python, paths)):
+            used = headers.included(functools.partial(self._both.text, False))
+            return Executed(
+                functions=frozenset(place for place in places if place[0] in used), files=used & set(paths)
+            )
         watched: dict[str, list[str]] = {module_of(path): [] for path in paths}
         for path, key in places:
             if not path.startswith(_TRACED):
@@ -227,8 +249,14 @@ class BuildMixer:
     def ask(self, failing: bool, texts: Mapping[str, str]) -> Answer:
         self._spend()
         session = self._sessions[failing]
-        served = {module_of(path): self._kept(session, text) for path, text in texts.items()}
-        switches = (("mixed_sources", {"served": served, "watched": {}}),)
+        kept = {path: self._kept(session, text) for path, text in texts.items()}
+        mixed = {
+            "served": {module_of(path): place for path, place in kept.items() if is_python(path)},
+            "watched": {},
+        }
+        if own := {path: place for path, place in kept.items() if not is_python(path)}:
+            mixed["headers"] = own
+        switches = (("mixed_sources", mixed),)
         step = self._runners[failing].one(self._rung, switches, "change")
         raised = step.outcome.raised
         return Answer(

@@ -20,6 +20,7 @@ from ..hooks.applications import Applications
 from ..hooks.dynamo import Front
 from ..hooks.python_kernels import PythonKernels
 from ..hooks.subsystems import Subsystems
+from ..mixed_sources import lay_out
 from ..protocol import rungs
 from ..record.other_numbers import other_random, round_otherwise
 from ..torch_internals import compilers, dynamo
@@ -99,6 +100,9 @@ class Ladder:
             self._builder(self.rung).prepare()
         if self.switches.get("strict_math") and not compilers.strict_math():
             raise NotApplicable("the compiler flags of this torch are not known")
+        headers = (self.switches.get("mixed_sources") or {}).get("headers")
+        if headers and not compilers.include_first(lay_out(headers, self.artifacts.home)):
+            raise NotApplicable("the include paths of this torch's C++ compiler are not known")
         if self.switches.get("sanitize") and not compilers.sanitize_kernels():
             raise NotApplicable("the compiler flags of this torch are not known")
         if self.switches.get("layers"):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import shlex
 import sys
 from typing import Any
 
@@ -39,6 +41,33 @@ def strict_math() -> bool:
         return "%s %s" % (original(builder).rstrip(), _STRICT)
 
     CppBuilder.get_command_line = strict
+    return True
+
+
+def include_first(folder: str) -> bool:
+    """Makes C++ kernels find headers in a folder before torch's own; False if this torch lacks the place.
+
+    Relies on ``torch/_inductor/cpp_builder.py: CppBuilder.get_command_line`` (since 2.5), as
+    :func:`strict_math` does. Headers are not precompiled then: the key of a precompiled one
+    (``_precompile_header`` there, since 2.8) does not depend on what lies in the folder.
+    """
+    try:
+        from torch._inductor import config
+        from torch._inductor.cpp_builder import CppBuilder
+    except ImportError:
+        return False
+    original = getattr(CppBuilder, "get_command_line", None)
+    if original is None or sys.platform == "win32":
+        return False
+    with contextlib.suppress(AttributeError):
+        config.cpp_cache_precompile_headers = False
+
+    @functools.wraps(original)
+    def with_folder(builder: Any) -> str:
+        compiler, _, rest = str(original(builder)).partition(" ")
+        return "%s -I%s %s" % (compiler, shlex.quote(folder), rest)
+
+    CppBuilder.get_command_line = with_folder
     return True
 
 

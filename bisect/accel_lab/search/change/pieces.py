@@ -18,6 +18,8 @@ from .shapes import shape_of
 
 #: Longer keys are cut; an added number keeps them distinct.
 _KEY_LENGTH = 120
+#: The key of the only piece of a file that is not Python.
+WHOLE = "*"
 #: A definition or an assignment at the start of a line.
 _BOUND = re.compile(r"^(?:(?:async[ ]+)?def|class)[ ]+(\w+)|^(\w+)[ ]*[:=]", re.MULTILINE)
 
@@ -78,8 +80,9 @@ class _Pair:
     The trees of all files that differ between two releases are gigabytes, and most files are only looked at.
     """
 
-    def __init__(self, base: str, other: str) -> None:
+    def __init__(self, base: str, other: str, is_python: bool) -> None:
         self.sources = base, other
+        self.is_python = is_python
 
     @cached_property
     def shown(self) -> tuple[frozenset[str], frozenset[str]]:
@@ -93,6 +96,8 @@ class _Pair:
     def modules(self) -> tuple[Module, Module]:
         """Both as modules; a class is split where both have it. Without pieces where one does not parse."""
         base, other = self.sources
+        if not self.is_python:
+            return _whole(base), _whole(other)
         try:
             trees = ast.parse(base), ast.parse(other)
         except (SyntaxError, ValueError, RecursionError):
@@ -111,8 +116,11 @@ class Versions:
 
     @classmethod
     def of(cls, path: str, base: str, other: str) -> Versions:
-        """Nothing can be mixed where one of the two texts does not parse."""
-        return cls(path=path, pair=_Pair(base, other))
+        """Splits both texts into pieces; nothing can be mixed if one of them does not parse.
+
+        A file that is not Python, such as a header of the code generator, is one piece.
+        """
+        return cls(path=path, pair=_Pair(base, other, is_python=is_python(path)))
 
     def reversed(self) -> Versions:
         """Returns the same two versions with base and other swapped."""
@@ -172,6 +180,16 @@ class Versions:
     def _owner(self, key: str) -> str:
         piece = self.base.by_key.get(key) or self.other.by_key.get(key)
         return piece.owner if piece is not None else ""
+
+
+def is_python(path: str) -> bool:
+    """Whether a file is Python; everything else is exchanged as text."""
+    return path.endswith(".py")
+
+
+def _whole(source: str) -> Module:
+    piece = Piece(key=WHOLE, text=source.removesuffix("\n"), is_function=True)
+    return Module(source, (piece,))
 
 
 def _differ(one: Piece, other: Piece) -> bool:

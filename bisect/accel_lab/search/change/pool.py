@@ -11,7 +11,7 @@ from accel_lab.core.verdict import Verdict
 
 from .calls import fitted
 from .companions import Chosen, Names, closure
-from .pieces import Versions
+from .pieces import Versions, is_python
 
 #: A candidate: the path of a file and the key of a piece in it.
 Place = tuple[str, str]
@@ -129,6 +129,8 @@ class Pool:
             own = {key: fit for key in keys if (fit := _fit(versions, key))}
             own |= {key: text for (where, key), text in (instead or {}).items() if where == path}
             texts[path] = versions.mixed(keys, own)
+            if not is_python(path):
+                continue
             try:
                 compile(texts[path], path, "exec", dont_inherit=True)
             except SyntaxError:
