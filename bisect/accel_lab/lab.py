@@ -76,8 +76,8 @@ class LocalLab:
     def go_cold(self) -> None:
         self._prober.go_cold()
 
-    def same_numbers(self) -> None:
-        self._prober.same_numbers = True
+    def use_fixed_seed(self) -> None:
+        self._prober.fixed_seed = True
 
     def check_heap(self, on: bool) -> None:
         self._prober.check_heap(on)
@@ -96,7 +96,7 @@ class LocalLab:
             return None if match is None else Signature(kind="regex", message=self._oracle.fail_regex)
         return signature_of(outcome, self._tail(outcome, "stdout.txt"), self._tail(outcome, "stderr.txt"))
 
-    def cannot_tell(self, outcome: Outcome) -> bool:
+    def oracle_undecided(self, outcome: Outcome) -> bool:
         return self._oracle.check is not None and self._check(outcome) == 125
 
     def _check(self, outcome: Outcome) -> int:
@@ -145,11 +145,11 @@ class LocalLab:
         return records.failures(records.diff(self.load(got.folder), wanted, self._oracle.comparison))
 
     def agreement(self, got: Outcome, want: Outcome, reference: Outcome | None = None) -> Agreement | None:
-        config, sieve = self._oracle.comparison, reference is None
+        config, prefilter = self._oracle.comparison, reference is None
         one, two = self.load(got.folder), self.load((reference or want).folder)
-        if records.failures(records.diff(one, two, config, sieve=sieve)):
+        if records.failures(records.diff(one, two, config, prefilter=prefilter)):
             return None
-        return records.agreement(one, two, config, sieve=sieve)
+        return records.agreement(one, two, config, prefilter=prefilter)
 
     def same_differences(self, one: Sequence[Any], two: Sequence[Any]) -> bool:
         return records.same_difference(list(one), list(two))

@@ -32,7 +32,7 @@ from accel_lab.accelerators.loading import adapter_from, load_adapter  # noqa: E
 from accel_lab.accelerators.provenance import environment_of  # noqa: E402
 from accel_lab.accelerators.settings import SettingError  # noqa: E402
 from accel_lab.mock.adapter import MockAdapter  # noqa: E402
-from accel_lab.search.accelerator.replacements import SETTINGS, Ask  # noqa: E402
+from accel_lab.search.accelerator.replacements import SETTINGS, Replacement  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -238,7 +238,7 @@ def test_what_an_adapter_does_not_deny_is_taken_to_be_there() -> None:
 
 def test_the_mocks_parts_are_those_that_the_search_knows() -> None:
     parts = {part.name: dict(part.options) for part in MockAdapter().parts()}
-    assert parts == {ask.value: options for ask, options in SETTINGS.items() if ask is not Ask.MAIN}
+    assert parts == {row.value: options for row, options in SETTINGS.items() if row is not Replacement.MAIN}
 
 
 def test_options_that_an_adapter_does_not_have_are_refused() -> None:

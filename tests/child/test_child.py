@@ -487,7 +487,7 @@ def test_a_script_without_a_seed_draws_the_same_numbers_in_each_run(
         warm = printed(lab.ask(probe))
         cold = printed(lab.ask(replace(probe, cold=True)))
         other = printed(lab.ask(probe.again(1)))
-        lab.same_numbers = True
+        lab.fixed_seed = True
         repeated = printed(lab.ask(probe.again(2)))
     assert warm == cold == repeated
     assert not set(other.splitlines()[0].split()) & set(warm.splitlines()[0].split())

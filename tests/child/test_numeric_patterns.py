@@ -71,7 +71,7 @@ class Case:
     folder: Path
 
     def suspected(self) -> bool:
-        return bool(failures(diff(load(self.folder / "got"), load(self.folder / "plain"), sieve=True)))
+        return bool(failures(diff(load(self.folder / "got"), load(self.folder / "plain"), prefilter=True)))
 
     def decided(self, got: str = "got") -> list[Difference]:
         return failures(diff(load(self.folder / got), load(self.folder / "exact")))
@@ -111,7 +111,7 @@ def test_an_uncompiled_run_agrees_with_another(cases: list[Path], name: str) -> 
 def test_planted_faults_are_seen(cases: list[Path], name: str) -> None:
     for folder in cases:
         case = Case(folder=folder / name)
-        assert case.suspected(), "the sieve must ask for the float64 run"
+        assert case.suspected(), "the prefilter must ask for the float64 run"
         assert any(PLANTED[name] in d.comparison.detail for d in case.decided())
 
 

@@ -641,14 +641,14 @@ def test_what_no_reference_tells_is_noise_relative_to_the_run(got: Writer, want:
         two = replace(two, entries={entry.key: entry})
         assert two.magnitude == greatest
         assert [d.path for d in failures(diff(one, two))] == places
-        assert [d.path for d in failures(diff(one, two, sieve=True))] == ["out"], "the sieve asks"
+        assert [d.path for d in failures(diff(one, two, prefilter=True))] == ["out"], "the prefilter asks"
 
 
 def test_numbers_have_references_of_their_own(got: Writer, want: Writer) -> None:
     want.value(1e-9, exact={"value": 1.1e-9, "spread": 1e-10}).value(1e-9, path="out[1]")
     got.value(1.15e-9).value(1.15e-9, path="out[1]")
     assert [d.path for d in failures(diff(got.read(), want.read()))] == ["out[1]"]
-    assert len(failures(diff(got.read(), want.read(), sieve=True))) == 2
+    assert len(failures(diff(got.read(), want.read(), prefilter=True))) == 2
 
 
 def test_an_agreement_is_told_by_type(got: Writer, want: Writer) -> None:
@@ -659,13 +659,13 @@ def test_an_agreement_is_told_by_type(got: Writer, want: Writer) -> None:
     )
     got.tensor([3], dtype="int64", path="out[3]").value(2.5, path="out[4]")
     one, two = got.read(), want.read()
-    assert not failures(diff(one, two, sieve=True))
-    half, single = agreement(one, two, sieve=True).types
+    assert not failures(diff(one, two, prefilter=True))
+    half, single = agreement(one, two, prefilter=True).types
     assert (half.dtype, half.tensors, half.greatest, half.tolerance) == ("float16", 1, 0.0, 1e-3)
     assert (single.dtype, single.tensors, single.tolerance) == ("float32", 3, 1.3e-6)
     assert single.greatest == pytest.approx(5e-7, rel=0.1), "of the element and the tensor's own size"
     told = agreement(one, two)
-    assert (agreement(one, two, sieve=True).factor, told.factor, told.others) == (None, 3.0, 1)
+    assert (agreement(one, two, prefilter=True).factor, told.factor, told.others) == (None, 3.0, 1)
 
 
 def test_half_types_are_told(got: Writer) -> None:

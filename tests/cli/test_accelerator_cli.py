@@ -19,7 +19,7 @@ from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.execution.programs import read_program
 from accel_lab.request import Request, load_request
-from accel_lab.search.accelerator.replacements import Ask, switches
+from accel_lab.search.accelerator.replacements import Replacement, switches
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """
@@ -63,7 +63,9 @@ def test_a_back_end_fault_down_to_its_kernel(tmp_path: Path) -> None:
     assert culprit["confidence"] == "proven"
     assert culprit["component"]["kind"] == "kernel" and "exp" in culprit["component"]["detail"]
     assert culprit["component"]["confidence"] == "proven"
-    assert {row["switch"] for row in found["ablation"]} == {ask.value for ask in Ask if ask is not Ask.MAIN}
+    assert {row["switch"] for row in found["ablation"]} == {
+        row.value for row in Replacement if row is not Replacement.MAIN
+    }
     assert any("exp_tail_wrong" in line for line in found["warnings"])
     kernel = Path(found["artifacts"], "kernel.py")
     assert run(tmp_path, str(kernel), fault="exp_tail_wrong").returncode == 1
@@ -173,7 +175,7 @@ def test_a_run_that_is_resumed_keeps_its_accelerator(tmp_path: Path) -> None:
 
 
 def test_progress_says_what_was_replaced() -> None:
-    probe = Probe(program=Program(path="/x.py"), rung=Rung.MOCK, switches=switches(Ask.BACK_END))
+    probe = Probe(program=Program(path="/x.py"), rung=Rung.MOCK, switches=switches(Replacement.BACK_END))
     assert probe.label == "mock front_end=main back_end=reference"
 
 

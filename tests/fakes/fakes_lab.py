@@ -97,7 +97,7 @@ class FakeLab:
     def go_cold(self) -> None:
         self.warm = False
 
-    def same_numbers(self) -> None:
+    def use_fixed_seed(self) -> None:
         self.numbers_fixed = True
 
     def check_heap(self, on: bool) -> None:
@@ -134,7 +134,7 @@ class FakeLab:
     def signature(self, outcome: Outcome) -> Signature | None:
         return signature_of(outcome)
 
-    def cannot_tell(self, outcome: Outcome) -> bool:
+    def oracle_undecided(self, outcome: Outcome) -> bool:
         return False
 
     def differences(self, got: Outcome, want: Outcome, reference: Outcome | None = None) -> list[Any]:

@@ -40,7 +40,7 @@ class Told:
     def signature(self, outcome: Outcome) -> Signature | None:
         return Signature(kind="exit", type="exit 4") if outcome.failed else None
 
-    def cannot_tell(self, outcome: Outcome) -> bool:
+    def oracle_undecided(self, outcome: Outcome) -> bool:
         return False
 
 

@@ -213,7 +213,7 @@ def test_roundings_pass_and_errors_of_one_in_a_hundred_do_not(dtype: str, relati
 
 
 SCALES = st.integers(-80, 100)
-SIEVE = Measure(sieve=True)
+PREFILTER = Measure(prefilter=True)
 
 
 @given(
@@ -222,13 +222,13 @@ SIEVE = Measure(sieve=True)
     st.sampled_from([0.0, 1e-7, 1e-6, 3e-6, 1e-4, 0.5]),
     st.randoms(),
 )
-def test_the_sieve_is_free_of_scale(want: np.ndarray, power: int, error: float, random: Any) -> None:
+def test_the_prefilter_is_free_of_scale(want: np.ndarray, power: int, error: float, random: Any) -> None:
     assume(((np.abs(want) >= 1e-3) | (want == 0)).all())
     got = want.copy()
     got[random.randrange(len(got))] *= np.float32(1 + error)
     scale = np.float32(2.0**power)
-    plain = compare(record(got), record(want), measure=SIEVE)
-    scaled = compare(record(got * scale), record(want * scale), measure=SIEVE)
+    plain = compare(record(got), record(want), measure=PREFILTER)
+    scaled = compare(record(got * scale), record(want * scale), measure=PREFILTER)
     assert plain.same == scaled.same
     assert plain.relative == pytest.approx(scaled.relative)
 
@@ -243,7 +243,7 @@ def test_an_error_of_half_is_seen_at_any_scale(want: np.ndarray, exponent: float
     got = want.copy()
     place = random.randrange(len(got))
     got[place] /= 2
-    assert compare(record(got), record(want), measure=SIEVE).first_index == (place,)
+    assert compare(record(got), record(want), measure=PREFILTER).first_index == (place,)
     assert compare(record(got), record(want)).first_index == (place,)
     exact = want.astype(np.float64)
     assert compare_tensors(got, want, reference=exact).first_index == (place,)
@@ -310,10 +310,10 @@ def test_errors_of_half_types_are_not_taken_for_another_order_of_summing() -> No
 
 def test_what_is_below_the_normal_numbers_may_be_flushed() -> None:
     want = np.array([1e-39, 1e-40, 0.0], np.float32)
-    for measure in (Measure(), SIEVE, Measure(reference=want.astype(np.float64), spread=np.zeros(3))):
+    for measure in (Measure(), PREFILTER, Measure(reference=want.astype(np.float64), spread=np.zeros(3))):
         assert compare(record(np.zeros_like(want)), record(want), measure=measure).same
     near = np.array([3e-38, 1e-40, 0.0], np.float32)
-    for measure in (Measure(), SIEVE, Measure(reference=near.astype(np.float64), spread=np.zeros(3))):
+    for measure in (Measure(), PREFILTER, Measure(reference=near.astype(np.float64), spread=np.zeros(3))):
         assert not compare(record(near * 0), record(near), measure=measure).same
 
 
@@ -323,9 +323,9 @@ def test_statistics_of_tiny_values(dtype: str) -> None:
     want = Record(kind="tensor", dtype=dtype, shape=(9,), sha256="a", stats=stats)
     got = Record(**{**want.__dict__, "sha256": "b", "stats": {**stats, "max": 1e-9}})
     assert not compare(got, want).same
-    assert not compare(got, want, measure=SIEVE).same
+    assert not compare(got, want, measure=PREFILTER).same
     near = Record(**{**want.__dict__, "sha256": "c", "stats": {**stats, "max": 2e-9 * (1 + 1e-14)}})
-    assert compare(near, want).same and compare(near, want, measure=SIEVE).same
+    assert compare(near, want).same and compare(near, want, measure=PREFILTER).same
 
 
 # ---- numbers that are no numbers, zeros, complex, integers -----------------------------------------------
@@ -614,7 +614,7 @@ def test_tensors_of_torch_are_read_without_torch() -> None:
 
 @given(arrays(st.sampled_from(["float32", "float64"])), st.floats(-18, 1), st.booleans(), st.integers(0, 99))
 def test_the_quick_look_at_close_values_changes_no_answer(
-    values: Any, power: float, sieve: bool, seed: int
+    values: Any, power: float, prefilter: bool, seed: int
 ) -> None:
     """Elements that agree by their own magnitude are not widened; the rule for all of them says the same."""
     assume(values.size)
@@ -623,7 +623,7 @@ def test_the_quick_look_at_close_values_changes_no_answer(
     with np.errstate(all="ignore"):
         got = np.asarray(want * (1 + draws * 10.0**power)).astype(want.dtype)
     got = np.where(draws > 1.5, np.roll(want, 1), got)
-    measure, config = Measure(sieve=sieve), ComparisonConfig()
+    measure, config = Measure(prefilter=prefilter), ComparisonConfig()
     quick = compare(record(got), record(want), measure=measure, config=config)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CloseValues, "fit", staticmethod(lambda *_: False))

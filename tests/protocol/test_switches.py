@@ -11,8 +11,8 @@ import pytest
 import accel_lab
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Rung
-from accel_lab.protocol.job import PROTOCOL, objection
-from accel_lab.protocol.switches import SWITCHES, Shape, refusal
+from accel_lab.protocol.job import PROTOCOL, job_error
+from accel_lab.protocol.switches import SWITCHES, Shape, switch_error
 
 PACKAGE = Path(accel_lab.__file__).parent
 
@@ -33,7 +33,7 @@ PACKAGE = Path(accel_lab.__file__).parent
     ],
 )
 def test_what_is_not_known_is_refused(rung: str, switches: dict[str, Any], says: str) -> None:
-    assert refusal(rung, switches) == says
+    assert switch_error(rung, switches) == says
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_what_is_not_known_is_refused(rung: str, switches: dict[str, Any], says:
     ],
 )
 def test_what_is_known_is_not_refused(rung: str, switches: dict[str, Any]) -> None:
-    assert refusal(rung, switches) == ""
+    assert switch_error(rung, switches) == ""
 
 
 def test_every_switch_is_used_by_the_child_and_asked_by_the_lab() -> None:
@@ -73,11 +73,11 @@ def _strings(file: Path) -> set[str]:
 
 def test_a_job_of_another_protocol_or_rung_is_refused() -> None:
     job = {"protocol": PROTOCOL, "rung": "fx", "switches": {}}
-    assert objection(job) == ""
-    assert objection({**job, "rung": "vx"}) == "the rung vx is not known"
-    assert objection({**job, "protocol": PROTOCOL + 1}).startswith(f"the lab speaks protocol {PROTOCOL + 1}")
-    assert objection({"rung": "fx", "switches": {}}).startswith("the lab speaks protocol None")
-    assert objection({**job, "switches": {"together": True}}).startswith("the rung fx does not know")
+    assert job_error(job) == ""
+    assert job_error({**job, "rung": "vx"}) == "the rung vx is not known"
+    assert job_error({**job, "protocol": PROTOCOL + 1}).startswith(f"the lab speaks protocol {PROTOCOL + 1}")
+    assert job_error({"rung": "fx", "switches": {}}).startswith("the lab speaks protocol None")
+    assert job_error({**job, "switches": {"together": True}}).startswith("the rung fx does not know")
 
 
 @pytest.mark.parametrize(

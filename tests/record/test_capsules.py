@@ -102,17 +102,17 @@ def capsule(folder: Path, **changes: Any) -> Path:
 
 
 def test_what_failed_is_said_in_one_line(tmp_path: Path) -> None:
-    said = read_capsule(capsule(tmp_path / "a")).words
+    said = read_capsule(capsule(tmp_path / "a")).description
     assert said == "call 300 of a graph returned a wrong output 0 (error 0.5, eager's own 1e-07), rank 1"
     error = {"type": "torch.InductorError", "message": "no kernel"}
     raised = read_capsule(capsule(tmp_path / "b", kind="raises", error=error, call=0, rank=""))
-    assert raised.words == "a graph as it was compiled raised torch.InductorError: no kernel"
+    assert raised.description == "a graph as it was compiled raised torch.InductorError: no kernel"
 
 
 def test_a_capsule_that_cannot_be_a_script_says_so_and_runs_nothing(tmp_path: Path) -> None:
     folder = capsule(tmp_path / "c", reason="an input is a DTensor")
     done = finish_capsule(folder, "/no/such/python")
-    assert done.verified is False and "an input is a DTensor" in done.said
+    assert done.verified is False and "an input is a DTensor" in done.verification
     assert read_capsule(folder).data == done.data
     with pytest.raises(UsageError, match=r"a capsule without a script"):
         read_program(str(folder), None, ())
@@ -252,7 +252,7 @@ def test_what_the_run_by_itself_says_of_a_capsule(
     (folder / "graph0.json").write_text(json.dumps(GRAPH))
     monkeypatch.setattr(verified, "_run", lambda *words: (ended, stderr))
     done = finish_capsule(folder, "python")
-    assert done.verified is holds and done.said.startswith(said)
+    assert done.verified is holds and done.verification.startswith(said)
     script = (folder / "repro.py").read_text()
     compile(script, "repro.py", "exec")
     assert "returned a wrong output 0" in script.splitlines()[0] and DIFFERS in script

@@ -133,7 +133,7 @@ def test_numbers_are_held_against_the_builds_own_uncompiled_run_and_its_float64_
 
 def test_a_check_that_cannot_tell_is_a_skip() -> None:
     class Unsure(FakeLab):
-        def cannot_tell(self, outcome: Outcome) -> bool:
+        def oracle_undecided(self, outcome: Outcome) -> bool:
             return True
 
     told = decide(Unsure(fault=None), PROBE, replace(HANG, signature=Signature(kind="check", type="exit 1")))

@@ -42,8 +42,8 @@ class AdapterRung:
 class AdapterPart:
     """A part of the accelerator that can be switched off or replaced by an independent implementation.
 
-    ``name`` is a value of ``Ask`` in :mod:`accel_lab.search.accelerator.replacements`. ``options`` are passed
-    to :meth:`AcceleratorAdapter.configured` to do so.
+    ``name`` is a value of ``Replacement`` in :mod:`accel_lab.search.accelerator.replacements`. ``options``
+    are passed to :meth:`AcceleratorAdapter.configured` to do so.
     """
 
     name: str

@@ -50,7 +50,7 @@ def describe(error: Any) -> Any:
     }
 
 
-def lacking(error: Any) -> str:
+def missing_torch_part(error: Any) -> str:
     """Returns why the lab's code does not work with this torch; empty for any other exception.
 
     Covers names that this torch lacks, and attributes that this torch expects of the lab's replacement

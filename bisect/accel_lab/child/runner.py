@@ -26,7 +26,7 @@ from .program import exit_code, free_program, join_threads, run_program
 from .protocol import facts as protocol_facts
 from .protocol import job as protocol_job
 from .rungs.unreached_compilers import Entries
-from .shadowed_modules import Own
+from .shadowed_modules import HiddenImports
 from .torch_internals.dynamo import MODULE as DYNAMO
 from .torch_internals.entries import ENTRIES
 
@@ -56,8 +56,8 @@ def execute(job: protocol_job.Job) -> Any:
         code = exit_code(stop)
         session.finish(code, describe(stop))
         return code
-    session.own = Own(job["program"])
-    session.hear()
+    session.hidden_imports = HiddenImports(job["program"])
+    session.watch_files()
     code, raised, error = run_program(job["program"])
     join_threads()
     session.finish(code, raised, error)
@@ -67,7 +67,7 @@ def execute(job: protocol_job.Job) -> Any:
     return code
 
 
-def leave_modules_alone(nn: Any) -> None:
+def disable_module_compile(nn: Any) -> None:
     """Makes ``Module.compile()`` do nothing; it would store torch.compile's result in the module."""
     if hasattr(nn.Module, "compile"):  # 2.0 has no such method
         nn.Module.compile = lambda self, *args, **kwargs: None
@@ -88,11 +88,11 @@ class Session:
         self.lab_error: Optional[Dict[str, Any]] = None
         self.not_applicable = ""
         self.entries = Entries(self.folder, self.notes, self._in_regions)
-        self.own: Any = None
+        self.hidden_imports: Any = None
         self.opened = Opened(self.folder, job["program"]["path"]) if job["opened"] else None
         self.on_region: Callable[[], None] = self._write_regions
 
-    def hear(self) -> None:
+    def watch_files(self) -> None:
         """Starts to note opened files, if the job asks for it."""
         if self.opened is not None:
             self.opened.start()
@@ -103,7 +103,7 @@ class Session:
         Raises ``SystemExit`` if this child does not support the job, because a run without the unknown part
         would give a wrong result.
         """
-        self.not_applicable = protocol_job.objection(self.job)
+        self.not_applicable = protocol_job.job_error(self.job)
         if self.not_applicable:
             raise SystemExit("accel-lab: %s" % self.not_applicable)
         switches = self.job.get("switches") or {}
@@ -141,7 +141,7 @@ class Session:
         if name == "torch.nn":
             # Must happen before the script calls ``Module.compile``, which imports Dynamo.
             if self.job["switches"].get("identity"):
-                leave_modules_alone(sys.modules[name])
+                disable_module_compile(sys.modules[name])
             return
         self.entries.watch(name)
 
@@ -165,10 +165,10 @@ class Session:
 
     def _install(self) -> None:
         try:
-            if self.own is None:
+            if self.hidden_imports is None:
                 self._install_rung()
             else:
-                with self.own.back():
+                with self.hidden_imports.restored():
                     self._install_rung()
         except NotApplicable as error:
             self.not_applicable = str(error)

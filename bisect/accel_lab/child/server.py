@@ -203,9 +203,9 @@ def _in_child(job: Any) -> Any:
         main()
         return 0
     from .runner import execute
-    from .shadowed_modules import in_the_way
+    from .shadowed_modules import shadowed_imports
 
-    names = in_the_way(job["program"])
+    names = shadowed_imports(job["program"])
     if names:
         raise RuntimeError("%s beside the script: it needs a process of its own" % ", ".join(names))
     return execute(job)

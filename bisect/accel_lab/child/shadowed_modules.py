@@ -56,7 +56,7 @@ def folders_of(program: Any) -> List[str]:
     return [first, *(os.path.abspath(name) for name in more if name)]
 
 
-def in_the_way(program: Any) -> List[str]:
+def shadowed_imports(program: Any) -> List[str]:
     """Returns modules that the lab has imported but that the program's own files would shadow."""
     if not at_start:
         return []
@@ -64,11 +64,11 @@ def in_the_way(program: Any) -> List[str]:
     return shadowed(folders_of(program), ours - at_start)
 
 
-class Own:
+class HiddenImports:
     """Hides the lab's imports from a program that has modules of the same names."""
 
     def __init__(self, program: Any) -> None:
-        self.names = in_the_way(program)
+        self.names = shadowed_imports(program)
         self._folders = folders_of(program)
         self._modules: Dict[str, Any] = {}
         if self.names:
@@ -82,7 +82,7 @@ class Own:
                 self._modules[name] = sys.modules.pop(name)
 
     @contextmanager
-    def back(self) -> Iterator[None]:
+    def restored(self) -> Iterator[None]:
         """Restores the standard library's modules inside the context, as the lab's code needs them."""
         if not self.names:
             yield

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from accel_lab.core.probe import Probe
-from accel_lab.search.accelerator.replacements import LABELS, SETTINGS, Ask
+from accel_lab.search.accelerator.replacements import LABELS, SETTINGS, Replacement
 from accel_lab.search.localize.kernel import bare, operator
 from accel_lab.search.switches import KERNEL_SWITCHES
 
@@ -55,7 +55,7 @@ def _mock(settings: Mapping[str, Any]) -> str:
     if kernels := left.pop("by_reference", None):
         more.append("by the reference: " + _listed([str(kernel) for kernel in kernels], "kernels"))
     row = next((ask for ask, options in SETTINGS.items() if options == left), None)
-    replaced = _pairs(left) if row is None else "" if row is Ask.MAIN else LABELS[row]
+    replaced = _pairs(left) if row is None else "" if row is Replacement.MAIN else LABELS[row]
     return "; ".join(filter(None, (replaced, *more)))
 
 

@@ -86,7 +86,7 @@ class Prober:
         self._server: WarmServer | None = None
         self._cold_only = False
         self._wants_server = False
-        self.same_numbers = False  # repeats get the first run's random seed
+        self.fixed_seed = False  # repeats get the first run's random seed
         self._sanitizer: tuple[str, ...] | None = None
         self._heap: dict[str, str] = {}
         self._compiler_checks = CompilerChecks(python)
@@ -388,7 +388,7 @@ class Prober:
             "program": place.view.inside(probe.program.to_json()),
             "rung": probe.rung.value,
             "switches": place.view.inside(dict(probe.switches)),
-            "seed": 0 if self.same_numbers else probe.attempt,
+            "seed": 0 if self.fixed_seed else probe.attempt,
             "folder": str(place.folder),
             "cwd": str(place.cwd),
             "view": place.view.plan,

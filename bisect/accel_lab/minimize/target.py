@@ -138,7 +138,7 @@ class _Judging:
         self._outcomes = outcomes
         self._references: tuple[Outcome, Outcome | None] | None = None
         if target.signature.kind == "values":
-            lab.same_numbers()
+            lab.use_fixed_seed()
 
     def verdict(self, rung: Rung, switches: Switches, runs: int) -> Verdict:
         """Returns the verdict of up to ``runs`` runs; the first failing or skipped one ends them."""
@@ -157,7 +157,7 @@ class _Judging:
 
     def _one(self, rung: Rung, switches: Switches, attempt: int) -> Verdict:
         outcome = self._run(rung, switches, attempt)
-        if self._lab.cannot_tell(outcome):
+        if self._lab.oracle_undecided(outcome):
             return Verdict.SKIP
         signature = self._lab.signature(outcome)
         if self._target.signature.kind != "values":

@@ -25,13 +25,13 @@ _MARGIN = 1.0 - 2.0**-20
 class CloseValues:
     """Collects the largest errors of elements that differ by at most ``relative`` times their magnitude.
 
-    ``usual`` is the typical magnitude of the whole tensor. ``max_abs`` and ``max_ulp`` are exact, and
+    ``typical_size`` is the typical magnitude of the whole tensor. ``max_abs`` and ``max_ulp`` are exact, and
     ``relative`` up to rounding.
     """
 
-    def __init__(self, dtype: str, relative: float, usual: float) -> None:
+    def __init__(self, dtype: str, relative: float, typical_size: float) -> None:
         self.max_abs, self.relative, self.max_ulp = 0.0, 0.0, 0
-        self._dtype, self._usual = dtype, usual
+        self._dtype, self._typical_size = dtype, typical_size
         self._bound = min(relative, _EXACT) * _MARGIN
 
     @staticmethod
@@ -61,11 +61,11 @@ class CloseValues:
             self.max_ulp = max(self.max_ulp, int(steps.max()))
             # The sum of two magnitudes can overflow; the sum of their halves cannot.
             size *= 0.5
-            size += size.dtype.type(self._usual / 2)
-            if self._usual == 0:
+            size += size.dtype.type(self._typical_size / 2)
+            if self._typical_size == 0:
                 size[size == 0] = 1
             np.divide(apart, size, out=size)
             at = slice(worst := int(np.argmax(size)), worst + 1)
             one, two = (values[at].astype(np.float64) for values in (apart, want))
-            self.relative = max(self.relative, relative_to_size(one, two, self._dtype, self._usual))
+            self.relative = max(self.relative, relative_to_size(one, two, self._dtype, self._typical_size))
         return places

@@ -50,36 +50,38 @@ def error(values: Array, reference: Array) -> Array:
 
 
 def allowed(
-    want: Array, dtype: str, config: ComparisonConfig, noise: float = 0.0, usual: float | None = None
+    want: Array, dtype: str, config: ComparisonConfig, noise: float = 0.0, typical_size: float | None = None
 ) -> Array:
     """Returns the tolerance of each element without a reference; 0 where eager is not finite.
 
-    It is relative to the tensor's values, with an absolute part of at least ``noise``. ``usual`` is the
-    typical magnitude of the whole tensor, if ``want`` is only a part of it.
+    It is relative to the tensor's values, with an absolute part of at least ``noise``. ``typical_size`` is
+    the typical magnitude of the whole tensor, if ``want`` is only a part of it.
     """
     size = np.abs(want)
     relative = config.relative(dtype)
     absolute = config.atol
     if absolute is None:
-        absolute = max(relative * (typical(size) if usual is None else usual), noise, least(dtype))
+        absolute = max(
+            relative * (typical(size) if typical_size is None else typical_size), noise, least(dtype)
+        )
     tolerance: Array = np.where(np.isfinite(size), relative * size + absolute, 0.0)
     return tolerance
 
 
-def relative_to_size(apart: Array, want: Array, dtype: str, usual: float | None = None) -> float:
+def relative_to_size(apart: Array, want: Array, dtype: str, typical_size: float | None = None) -> float:
     """Returns the largest difference relative to element plus typical magnitude; inf if not finite."""
     size = np.abs(want)
-    usual = typical(size) if usual is None else usual
-    scale = size + usual
+    typical_size = typical(size) if typical_size is None else typical_size
+    scale = size + typical_size
     differs = apart > 0
     if not differs.any():
         return 0.0
-    beyond_range = apart > (least(dtype) if usual > 0 else 0.0)
+    beyond_range = apart > (least(dtype) if typical_size > 0 else 0.0)
     ratio = np.where(differs & beyond_range, apart / np.where(scale > 0, scale, apart), 0.0)
     return float(np.where(np.isfinite(ratio), ratio, np.inf).max())
 
 
-def further(
+def exceeds_eager_error(
     ours: Array,
     eagers: Array,
     reference: Array,
@@ -105,11 +107,11 @@ def further(
     beyond: Array = ~(finite & (ours <= floor))
     if not beyond.any():
         return beyond
-    around = _Around(np.where(finite, size, np.inf))
+    groups = _MagnitudeGroups(np.where(finite, size, np.inf))
     eagers = np.where(finite, eagers, 0.0)
-    worst, mean = around.greatest(eagers), around.root_mean_square(eagers)
+    worst, mean = groups.greatest(eagers), groups.root_mean_square(eagers)
     if spread is not None:
-        drawn = config.spread_factor * around.root_mean_square(np.where(finite, spread, 0.0))
+        drawn = config.spread_factor * groups.root_mean_square(np.where(finite, spread, 0.0))
         worst, mean = np.maximum(worst, drawn), np.maximum(mean, drawn)
     limits = []
     digits = worst < config.no_digits * size
@@ -121,7 +123,7 @@ def further(
     differs: Array = ~(ours <= single)
     if differs.any() or int(finite.sum()) < _MANY:
         return differs
-    many = around.root_mean_square(np.where(finite, ours, 0.0)) > limits[1]
+    many = groups.root_mean_square(np.where(finite, ours, 0.0)) > limits[1]
     return beyond & finite & many
 
 
@@ -185,7 +187,7 @@ def typical(size: Array) -> float:
     return float(np.partition(some, some.size // 4)[some.size // 4])
 
 
-class _Around:
+class _MagnitudeGroups:
     """Aggregates errors over elements of similar magnitude: groups in sorted order, with both neighbours."""
 
     def __init__(self, size: Array) -> None:

@@ -2,8 +2,8 @@
 
 With a float64 reference, a result differs if its error exceeds eager's by a factor plus a floor that depends
 on the dtype (``ComparisonConfig``, ``closeness``). Without a reference, the tolerance is relative to the
-tensor's own values. The *sieve* is a stricter rule without a reference; it only decides whether a float64 run
-is needed.
+tensor's own values. The *prefilter* is a stricter rule without a reference; it only decides whether a float64
+run is needed.
 
 Dtype and shape always count. Strides are reported but count only on request: torch guarantees the values of a
 compiled function's outputs, but their memory order depends on layout optimization and on the chosen kernels.
@@ -149,7 +149,7 @@ def _compare_values(got: Record, want: Record, measure: Measure, config: Compari
         dtype = "complex64" if want.type == "complex" else "float32"
         a, b = (Record(kind="tensor", dtype=dtype, data=p) for p in parts)
         if measure.reference is None:
-            measure = Measure(sieve=measure.sieve)
+            measure = Measure(prefilter=measure.prefilter)
         result = _compare_tensors(a, b, measure, config)
         if result.same:
             return replace(result, max_ulp=None)
@@ -243,8 +243,8 @@ def _compare_statistics(got: Record, want: Record, measure: Measure, config: Com
         return Comparison(same=True, detail="compared by statistics only")
     magnitude = max(abs(b) for _, b in known)
     worst = max(abs(a - b) for a, b in known)
-    if measure.sieve:
-        allowance = config.sieve(want.dtype) * magnitude
+    if measure.prefilter:
+        allowance = config.prefilter(want.dtype) * magnitude
     else:
         noise = max(measure.noise(want.dtype, config), _noise_of(measure.spread, config))
         allowance = 2 * config.relative(want.dtype) * magnitude + noise

@@ -7,7 +7,17 @@ from typing import Any
 import numpy as np
 
 from .close_values import CloseValues
-from .closeness import allowed, equal, error, further, greatest, narrowed, relative_to_size, scaled, typical
+from .closeness import (
+    allowed,
+    equal,
+    error,
+    exceeds_eager_error,
+    greatest,
+    narrowed,
+    relative_to_size,
+    scaled,
+    typical,
+)
 from .dtypes import Array, is_complex, least, ulps_apart
 from .metrics import PART, parts
 from .tolerances import ComparisonConfig
@@ -38,7 +48,7 @@ def compare_exactly(got: Array, want: Array) -> Comparison:
 def compare_floats(
     got: Array, want: Array, measure: Measure, dtype: str, config: ComparisonConfig
 ) -> Comparison:
-    if measure.sieve or measure.reference is None:
+    if measure.prefilter or measure.reference is None:
         return _compare_in_parts(got, want, measure, dtype, config)
     with np.errstate(all="ignore"):
         wide = _wide(got, dtype)
@@ -54,7 +64,9 @@ def compare_floats(
             "eager_error_vs_reference": greatest(eagers),
         }
         noise, reach = measure.noise(dtype, config), measure.reach(dtype, config)
-        beyond = further(ours, eagers, r, dtype, config, spread=measure.spread, noise=noise, reach=reach)
+        beyond = exceeds_eager_error(
+            ours, eagers, r, dtype, config, spread=measure.spread, noise=noise, reach=reach
+        )
         differs, how = ~alike & beyond, ""
         if not differs.any():
             how = _unlike_rounding(g, w, r, dtype, config)
@@ -79,12 +91,14 @@ def _compare_in_parts(
     """Compares floats without a reference; converts one part at a time to float64."""
     wide, count, at, nan = _wide(got, dtype), 0, -1, False
     flat = want.reshape(-1)
-    usual = typical(np.abs(flat[:: max(1, flat.size // PART)].astype(wide)))
+    typical_size = typical(np.abs(flat[:: max(1, flat.size // PART)].astype(wide)))
     errors: dict[str, Any] = {"max_abs_error": 0.0, "relative": 0.0, "max_ulp": None}
     close = None
     if CloseValues.fit(dtype, got, want) and not config.signed_zero:
         # Both rules below allow each element at least this relative error.
-        close = CloseValues(dtype, config.sieve(dtype) if measure.sieve else config.relative(dtype), usual)
+        close = CloseValues(
+            dtype, config.prefilter(dtype) if measure.prefilter else config.relative(dtype), typical_size
+        )
     with np.errstate(all="ignore"):
         for start, one, two in parts(got, want, _NEAR if close is not None else PART):
             places = None if close is None else close.rest(one, two)
@@ -101,11 +115,13 @@ def _compare_in_parts(
                 continue
             apart = _apart(g, w, alike)
             errors["max_abs_error"] = max(errors["max_abs_error"], float(apart.max()))
-            errors["relative"] = max(errors["relative"], relative_to_size(apart, w, dtype, usual))
-            if measure.sieve:
-                differs = ~alike & (apart > _sieve(w, dtype, config, usual))
+            errors["relative"] = max(errors["relative"], relative_to_size(apart, w, dtype, typical_size))
+            if measure.prefilter:
+                differs = ~alike & (apart > _prefilter(w, dtype, config, typical_size))
             else:
-                differs = ~alike & (apart > allowed(w, dtype, config, measure.noise(dtype, config), usual))
+                differs = ~alike & (
+                    apart > allowed(w, dtype, config, measure.noise(dtype, config), typical_size)
+                )
             if config.signed_zero:
                 differs |= ~alike & (g == 0) & (w == 0)
             if differs.any():
@@ -152,10 +168,10 @@ def _unlike_rounding(got: Array, want: Array, reference: Array, dtype: str, conf
     return "" if factor is None else f"every value is {factor:.4g} times eager's"
 
 
-def _sieve(want: Array, dtype: str, config: ComparisonConfig, usual: float) -> Array:
+def _prefilter(want: Array, dtype: str, config: ComparisonConfig, typical_size: float) -> Array:
     """The difference of each element up to which no float64 run is needed."""
     size = np.abs(want)
-    scale = config.sieve(dtype) * (size + usual) + (least(dtype) if usual > 0 else 0.0)
+    scale = config.prefilter(dtype) * (size + typical_size) + (least(dtype) if typical_size > 0 else 0.0)
     return np.where(np.isfinite(size), scale, 0.0)
 
 

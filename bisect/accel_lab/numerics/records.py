@@ -48,11 +48,11 @@ class Difference:
 
 
 def diff(
-    got: Recording, want: Recording, config: ComparisonConfig | None = None, *, sieve: bool = False
+    got: Recording, want: Recording, config: ComparisonConfig | None = None, *, prefilter: bool = False
 ) -> list[Difference]:
     """Lists the differences of a run from the uncompiled run ``want``, which has the references.
 
-    With ``sieve``, lists values that may differ, so that a float64 run is needed to decide.
+    With ``prefilter``, lists values that may differ, so that a float64 run is needed to decide.
 
     The order is that in which the uncompiled run wrote its values, so the first difference is the earliest;
     notes come last. Calls that only one run has are one difference per region, and a call that raised in one
@@ -63,7 +63,7 @@ def diff(
     differences: list[Difference] = []
     ours, theirs = got.calls, want.calls
     reported: set[tuple[str, int, int]] = set()
-    measure = Measure(magnitude=want.magnitude, half=want.half, sieve=sieve)
+    measure = Measure(magnitude=want.magnitude, half=want.half, prefilter=prefilter)
     for key in [*want.entries, *(key for key in got.entries if key not in want.entries)]:
         name, turn, call, _, _ = key
         one, two = ours.get((name, turn), []), theirs.get((name, turn), [])
@@ -94,12 +94,12 @@ def compare_entries(got: Entry, want: Entry, measure: Measure, config: Compariso
 
 
 def agreement(
-    got: Recording, want: Recording, config: ComparisonConfig | None = None, *, sieve: bool = False
+    got: Recording, want: Recording, config: ComparisonConfig | None = None, *, prefilter: bool = False
 ) -> Agreement:
     """Measures how close the values of two runs are for which ``diff`` found no difference."""
     config = config or ComparisonConfig()
     got, want = aligned(got, want)
-    measure = Measure(magnitude=want.magnitude, half=want.half, sieve=sieve)
+    measure = Measure(magnitude=want.magnitude, half=want.half, prefilter=prefilter)
     greatest: dict[str, list[float]] = {}
     others = 0
     for key in want.entries.keys() & got.entries.keys():
@@ -116,12 +116,12 @@ def agreement(
                 dtype=dtype,
                 tensors=len(all_of),
                 greatest=max(all_of),
-                tolerance=config.sieve(dtype) if sieve else config.floor(dtype),
+                tolerance=config.prefilter(dtype) if prefilter else config.floor(dtype),
             )
             for dtype, all_of in sorted(greatest.items())
         ),
         others=others,
-        factor=None if sieve else config.factor,
+        factor=None if prefilter else config.factor,
     )
 
 

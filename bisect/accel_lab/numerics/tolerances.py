@@ -53,7 +53,7 @@ class ComparisonConfig(Record):
     absolute ``noise_floor`` is added there, or less if all values of the run are small.
 
     Without a reference, an element differs beyond ``rtol * (|want| + size)``, where ``size`` is the typical
-    magnitude of the tensor and the default ``rtol`` is that of torch.testing times ``scale``. The sieve,
+    magnitude of the tensor and the default ``rtol`` is that of torch.testing times ``scale``. The prefilter,
     which only decides whether a float64 run is needed, uses the smaller of torch.testing's ``rtol`` and the
     floor. ``signed_zero`` and ``strides`` make -0.0 and strides count.
     """
@@ -94,7 +94,7 @@ class ComparisonConfig(Record):
         part = part_of(dtype)
         return _torch_relative(dtype) * self.scale.get(part, 2.0)
 
-    def sieve(self, dtype: str) -> float:
+    def prefilter(self, dtype: str) -> float:
         """Returns the relative difference up to which no float64 run is needed."""
         return min(_torch_relative(dtype), self.floor(dtype))
 

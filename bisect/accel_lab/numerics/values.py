@@ -72,14 +72,14 @@ class Measure:
     ``reference`` is the result of a float64 run of the same computation, ``spread`` how far random rounding
     moved it. ``magnitude`` is the largest value of the whole run, a scale for noise where neither is known;
     if it is None, the configuration's absolute noise applies with a reference, and no noise without one.
-    ``half``: the run computed in half types. ``sieve``: only decide whether a float64 run is needed.
+    ``half``: the run computed in half types. ``prefilter``: only decide whether a float64 run is needed.
     """
 
     reference: Array | None = None
     spread: Array | None = None
     magnitude: float | None = None
     half: bool = False
-    sieve: bool = False
+    prefilter: bool = False
 
     def noise(self, dtype: str, config: ComparisonConfig) -> float:
         """Returns the absolute error that never counts where no spread is known."""

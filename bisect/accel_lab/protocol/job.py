@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping, Optional, TypedDict
 
 from .rungs import Rung
-from .switches import refusal
+from .switches import switch_error
 
 #: Version of the interface between lab and child; increase it with every change of that interface. A run
 #: resumed under another version repeats its probes, because an older child's answers may not be comparable.
@@ -40,10 +40,10 @@ class Job(TypedDict):
     opened: bool
 
 
-def objection(job: Mapping[str, Any]) -> str:
+def job_error(job: Mapping[str, Any]) -> str:
     """Returns why a child refuses the job (protocol version, rung or switches); empty if it accepts."""
     if job.get("protocol") != PROTOCOL:
         return "the lab speaks protocol %s, its child %d" % (job.get("protocol"), PROTOCOL)
     if job["rung"] not in [rung.value for rung in Rung]:
         return "the rung %s is not known" % job["rung"]
-    return refusal(job["rung"], job["switches"])
+    return switch_error(job["rung"], job["switches"])

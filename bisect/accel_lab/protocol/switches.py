@@ -115,7 +115,7 @@ _RECORDS = (
 SWITCHES: Dict[str, SwitchRecord] = {record.name: record for record in _RECORDS}
 
 
-def refusal(rung: str, switches: Mapping[str, Any]) -> str:
+def switch_error(rung: str, switches: Mapping[str, Any]) -> str:
     """Returns why these switches are refused on this rung; empty if they are accepted."""
     for name, value in switches.items():
         record = SWITCHES.get(name)

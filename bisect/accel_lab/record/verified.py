@@ -63,11 +63,11 @@ class Capsule:
         return self.data.get("verified")
 
     @property
-    def said(self) -> str:
+    def verification(self) -> str:
         return str(self.data.get("said") or "")
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """Describes the failure in one line."""
         data = self.data
         where = f"call {data['call']} of a graph" if data["call"] else "a graph as it was compiled"
@@ -128,8 +128,8 @@ def _verify(capsule: Capsule, python: str, timeout_s: float) -> tuple[bool, str]
         source = _with_settings(emit(program, check).source, capsule)
         write_atomic(capsule.folder / SCRIPT, source)
         ended, stderr = _run(capsule.folder, python, timeout_s)
-        shown = _shown(capsule, ended, stderr)
-        if shown:
+        reproduced = _reproduced(capsule, ended, stderr)
+        if reproduced:
             return True, f"it fails by itself, in a fresh process ({_how(ended)})"
         if ended.limit is not None:
             again = command_line("accel-lab", "verify", "--timeout", f"{4 * timeout_s:g}", capsule.folder)
@@ -146,7 +146,7 @@ def _checks(capsule: Capsule) -> tuple[Check, ...]:
     return checks_for(max((abs(e) for e in errors if math.isfinite(e)), default=0.0))
 
 
-def _shown(capsule: Capsule, ended: Ended, stderr: str) -> bool:
+def _reproduced(capsule: Capsule, ended: Ended, stderr: str) -> bool:
     """Whether the run reproduces the job's failure."""
     kind = capsule.data["kind"]
     if kind == "hangs":
@@ -191,7 +191,7 @@ def _with_settings(source: str, capsule: Capsule) -> str:
     data = capsule.data
     head = [
         f"# Kept by accel-lab record from a job on torch {data['torch']}, Python {data['python']}: "
-        f"{' '.join(capsule.words.split())}",
+        f"{' '.join(capsule.description.split())}",
         *(["# Its inputs were drawn at random: the compiler failed first."] if data["stand_ins"] else []),
     ]
     settings = sorted((str(k), str(v)) for k, v in data["settings"].items() if _is_setting(str(k), str(v)))

@@ -22,10 +22,10 @@ from .premise import (
     NOT_RECORDED,
     STATE,
     Baseline,
-    hurried,
     run_verdict,
     same_failure,
     unrecorded,
+    with_short_timeout,
 )
 from .repeats import Tally
 from .silent import compare_silent
@@ -92,9 +92,9 @@ class BaselineSearch:
             return False
         baseline.tally = Tally(runs=runs, failures=runs)  # the others are no estimate of the rate
         if shown_by_plain:
-            baseline.contest(INSTRUMENTATION, Evidence.of(EvidenceKind.INSTRUMENTATION_HIDES))
+            baseline.add_doubt(INSTRUMENTATION, Evidence.of(EvidenceKind.INSTRUMENTATION_HIDES))
         else:
-            baseline.contest(LAB_FAILURE, Evidence.of(EvidenceKind.LAB_MAKES_FAILURE, runs=runs))
+            baseline.add_doubt(LAB_FAILURE, Evidence.of(EvidenceKind.LAB_MAKES_FAILURE, runs=runs))
         return True
 
     def _stay_apart(self, baseline: Baseline, attempts: tuple[int, ...], shown_by_plain: bool) -> bool:
@@ -124,7 +124,7 @@ class BaselineSearch:
         if first == 0 or len(later) < enough or any(step.verdict is Verdict.BAD for step in later):
             return False
         why = Evidence.of(EvidenceKind.STATE_LEFT_BEHIND, first=first, runs=len(judged), later=len(later))
-        baseline.contest(STATE, why)
+        baseline.add_doubt(STATE, why)
         return True
 
     def first_runs(self, meanwhile: Callable[[], None] = lambda: None, *, silent: bool = True) -> Baseline:
@@ -143,7 +143,7 @@ class BaselineSearch:
         if plain.status is Status.NOT_APPLICABLE or cold.status is Status.REFUSED:
             said = "; ".join(cold.notes)
             unsaid = Evidence.of(EvidenceKind.RUN_NOT_PREPARED)
-            baseline.contest("premise", Evidence.said(said) if said else unsaid)
+            baseline.add_doubt("premise", Evidence.said(said) if said else unsaid)
         baseline.target = signatures[1] or signatures[0]
         self._add(baseline, plain, signatures[0], "plain run")
         self._add(baseline, cold, signatures[1], "recorded run")
@@ -153,7 +153,7 @@ class BaselineSearch:
                 f"the plain run failed in another way ({signatures[0].line if signatures[0] else ''}) "
                 "than the recorded one"
             )
-            baseline.contest("premise", Evidence.of(EvidenceKind.FAILS_IN_TWO_WAYS))
+            baseline.add_doubt("premise", Evidence.of(EvidenceKind.FAILS_IN_TWO_WAYS))
         if silent and not failing and probe.limits.record_mb:
             compare_silent(lab, probe, baseline, cold)
         return baseline
@@ -192,7 +192,7 @@ class BaselineSearch:
     def _cold_again(self, baseline: Baseline) -> None:
         """Makes two cold runs to see whether the failure is gone in every process; a failure ends it."""
         for bare in (True, False):
-            probe = hurried(replace(self.probe, bare=bare, cold=True, attempt=4), baseline.target)
+            probe = with_short_timeout(replace(self.probe, bare=bare, cold=True, attempt=4), baseline.target)
             outcome = self._lab.submit(probe).result()
             signature = self._lab.signature(outcome)
             if signature is not None or baseline.target is None or baseline.target.kind == "values":
@@ -200,7 +200,7 @@ class BaselineSearch:
             self._add(baseline, outcome, signature, "plain run" if bare else "recorded run")
 
     def _ask_again(self, baseline: Baseline, attempt: int) -> tuple[Outcome, Verdict]:
-        outcome = self._lab.submit(hurried(self.probe.again(attempt), baseline.target)).result()
+        outcome = self._lab.submit(with_short_timeout(self.probe.again(attempt), baseline.target)).result()
         verdict = run_verdict(self._lab, baseline, outcome)
         signature = self._lab.signature(outcome)
         self._add(baseline, outcome, signature, "warm run" if outcome.warm else "cold run", verdict)

@@ -29,7 +29,7 @@ from .ladder_runner import LadderRunner, Switches
 from .localize.allowance import AFTER_STAGE_PLAIN_RUNS, allowance_of
 from .localize.opening import Opened, open_stage
 from .premise import NOT_RECORDED, Baseline, unrecorded, values_signature, wrong_values
-from .proof import Proof, qualify, unasked
+from .proof import Proof, out_of_time, qualify
 from .stage_proof import prove_stage
 
 
@@ -134,7 +134,7 @@ class Diagnosis(Bisection):
         self._time.phase(f"stage: {len(rungs)} rungs, a run takes {top.outcome.seconds:.0f} s")
         below, missing = runner.ask_in_time(rungs)
         try:
-            below = self._with_patience(runner, base, below)
+            below = self._with_full_time_limit(runner, base, below)
         except OutOfTime:
             missing = missing or rungs
         base.uncompiled = base.uncompiled or (below[0].outcome if below else None)
@@ -169,17 +169,17 @@ class Diagnosis(Bisection):
         return again
 
     @staticmethod
-    def _with_patience(runner: LadderRunner, base: Baseline, below: list[Step]) -> list[Step]:
+    def _with_full_time_limit(runner: LadderRunner, base: Baseline, below: list[Step]) -> list[Step]:
         """For a hang: reruns the rungs that hit the short time limit with the full one, lowest first."""
         if base.target is None or base.target.kind != "timeout":
             return below
-        runner.patient = True
+        runner.full_time_limit = True
         for place, step in enumerate(below):
             if step.verdict is Verdict.BAD:
                 below[place] = runner.one(step.rung)
                 if below[place].verdict is Verdict.BAD:
                     break
-        runner.patient = False
+        runner.full_time_limit = False
         return below
 
     def _top(self, base: Baseline, runner: LadderRunner) -> Step:
@@ -248,7 +248,7 @@ class Diagnosis(Bisection):
         except OutOfTime:
             left = "the repeats that would prove the stage"
             runner.lab.time_budget.leave(left)
-            answer.culprit = qualify(opened.culprit, [*considered, unasked(left)])
+            answer.culprit = qualify(opened.culprit, [*considered, out_of_time(left)])
             return
         answer.culprit, answer.ladder, answer.proof = proved.culprit, proved.ladder, proved.proof
         answer.reading = proved.reading or answer.reading
@@ -308,7 +308,7 @@ class Diagnosis(Bisection):
         answer = first
         held: dict[int, Rung] = {}
         while len(findings.culprits) < self._options.most_faults:
-            regions = self._guilty_regions(base, answer)
+            regions = self._failing_regions(base, answer)
             everyone = [int(r["id"]) for r in row(first.ladder, Rung.KERNEL).outcome.facts.get("regions", [])]
             good = answer.reading.last_good if answer.reading else None
             if not regions or good is None or set(everyone) <= set(held) | set(regions):
@@ -344,7 +344,7 @@ class Diagnosis(Bisection):
         alone = Evidence.of(EvidenceKind.NO_SECOND_FAULT)
         findings.culprits[0] = replace(culprit, evidence=(*culprit.evidence, alone))
 
-    def _guilty_regions(self, base: Baseline, answer: Answer) -> list[int]:
+    def _failing_regions(self, base: Baseline, answer: Answer) -> list[int]:
         """Returns the regions that raised or returned wrong values at the first failing rung.
 
         At a higher rung a region may be wrong by another fault, which must not be held back along with this

@@ -49,7 +49,7 @@ def _culprit(kind: str, name: str, detail: str, fault: Evidence) -> Culprit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Surroundings:
+class EnvironmentFault:
     """An environment fault: the culprit, the rows that show it, and the proof, if there is a pair."""
 
     culprit: Culprit
@@ -57,16 +57,16 @@ class Surroundings:
     proof: Proof | None = None
 
 
-def detect(lab: Lab, runner: LadderRunner, top: Step) -> Surroundings | None:
+def detect(lab: Lab, runner: LadderRunner, top: Step) -> EnvironmentFault | None:
     """Returns the environment fault that the failing run shows (disk, headers, compiler), or None."""
     raised = top.outcome.raised
     text = f"{raised.type}: {raised.message}" if raised is not None else ""
     if "No space left on device" in text:
         full = of_script(top.outcome)
-        return Surroundings(culprit=full, ladder=[top]) if full is not None else None
+        return EnvironmentFault(culprit=full, ladder=[top]) if full is not None else None
     if "Python.h: No such file" in text:
         fault = Evidence.of(EvidenceKind.PYTHON_HEADERS_MISSING)
-        return Surroundings(culprit=_culprit("headers", "Python.h", text, fault), ladder=[top])
+        return EnvironmentFault(culprit=_culprit("headers", "Python.h", text, fault), ladder=[top])
     if not any(word in text for word in _COMPILER_WORDS):
         return None
     works, message = lab.compiler_works()
@@ -83,7 +83,7 @@ def detect(lab: Lab, runner: LadderRunner, top: Step) -> Surroundings | None:
     if below.verdict is not Verdict.GOOD:
         evidence.append(Evidence.of(EvidenceKind.FAILS_WITHOUT_KERNELS))
         culprit = Culprit(stage=Stage.ENVIRONMENT, confidence=Confidence.LIKELY, component=component)
-        return Surroundings(culprit=replace(culprit, evidence=tuple(evidence)), ladder=[below, top])
+        return EnvironmentFault(culprit=replace(culprit, evidence=tuple(evidence)), ladder=[below, top])
     top = runner.repeat(top, 1, "proof")
     premise = runner.baseline.alternatives
     below, proof = prove_again(runner, top, below, tally_of([top]), alternatives=premise)
@@ -102,4 +102,4 @@ def detect(lab: Lab, runner: LadderRunner, top: Step) -> Surroundings | None:
         component=replace(component, confidence=proof.confidence),
         evidence=tuple(evidence),
     )
-    return Surroundings(culprit=culprit, ladder=[below, top], proof=proof)
+    return EnvironmentFault(culprit=culprit, ladder=[below, top], proof=proof)

@@ -61,7 +61,7 @@ class Lab(Protocol):
 
     def go_cold(self) -> None: ...
 
-    def same_numbers(self) -> None:
+    def use_fixed_seed(self) -> None:
         """Makes later repeats draw the first run's random numbers, unless the script seeds.
 
         Values can be compared with one uncompiled run only if each run computes from the same inputs.
@@ -73,7 +73,7 @@ class Lab(Protocol):
     def signature(self, outcome: Outcome) -> Signature | None:
         """Returns the failure that the outcome shows under the user's oracle; None for none."""
 
-    def cannot_tell(self, outcome: Outcome) -> bool:
+    def oracle_undecided(self, outcome: Outcome) -> bool:
         """Whether the user's oracle refused to judge the outcome (``--check`` ended with 125)."""
 
     def differences(

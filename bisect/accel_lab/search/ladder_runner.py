@@ -17,7 +17,7 @@ from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 
 from .lab import Lab
-from .premise import Baseline, hurried, run_verdict
+from .premise import Baseline, run_verdict, with_short_timeout
 from .repeats import Tally, cautious_rate, runs_to_see
 
 Switches = tuple[tuple[str, Any], ...]
@@ -28,8 +28,8 @@ class LadderRunner:
     """Runs probes of one failing program, and counts them.
 
     ``held`` are switches that every question carries, such as regions that stay on a good rung. A hang costs
-    the whole time limit, so if the failure is a hang a run waits only a tenth of it unless ``patient`` is
-    set, as it is for decisive runs.
+    the whole time limit, so if the failure is a hang a run waits only a tenth of it unless
+    ``full_time_limit`` is set, as it is for decisive runs.
     """
 
     lab: Lab
@@ -37,7 +37,7 @@ class LadderRunner:
     baseline: Baseline
     budget: float = 0.01
     held: Switches = ()
-    patient: bool = False
+    full_time_limit: bool = False
     counts: dict[str, int] = field(default_factory=dict)
     _failed: int = 0
 
@@ -108,7 +108,9 @@ class LadderRunner:
         self.lab.time_budget.check()
         self.counts[kind] = self.counts.get(kind, 0) + 1
         probe = replace(self.probe, rung=rung, switches=switches, attempt=attempt)
-        return self.lab.submit(probe if self.patient else hurried(probe, self.baseline.target))
+        return self.lab.submit(
+            probe if self.full_time_limit else with_short_timeout(probe, self.baseline.target)
+        )
 
     def _step(self, rung: Rung, switches: Switches, outcome: Outcome) -> Step:
         self.lab.time_budget.spend(outcome.seconds)

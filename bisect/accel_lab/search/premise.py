@@ -27,7 +27,7 @@ LAB_FAILURE, STATE = "lab_failure", "state"
 _SHOWN_VALUES = 2
 
 
-def hurried(probe: Probe, target: Signature | None) -> Probe:
+def with_short_timeout(probe: Probe, target: Signature | None) -> Probe:
     """Returns the probe with a tenth of its time limit (at least 20 s) if the failure is a hang.
 
     A hang costs the whole limit every time, so only decisive runs get all of it.
@@ -73,7 +73,7 @@ class Baseline:
     alternatives: list[Considered] = field(default_factory=list)
     in_processes: bool = False
 
-    def contest(self, name: str, why: Evidence) -> None:
+    def add_doubt(self, name: str, why: Evidence) -> None:
         """Adds a doubt about the premise: every result is then inconclusive."""
         self.alternatives.append(Considered(name=name, open=True, why=why, limit=Confidence.INCONCLUSIVE))
 
@@ -161,7 +161,7 @@ def values_signature(different: Sequence[Difference]) -> Signature:
 def run_verdict(lab: Lab, baseline: Baseline, outcome: Outcome) -> Verdict:
     """Returns the verdict of one more run against the baseline's target."""
     assert baseline.target is not None
-    if lab.cannot_tell(outcome):
+    if lab.oracle_undecided(outcome):
         return Verdict.SKIP
     if baseline.target.kind == "values":
         return values_verdict(lab, baseline, outcome)

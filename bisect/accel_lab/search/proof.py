@@ -113,7 +113,7 @@ def capped(confidence: Confidence, alternatives: Iterable[Considered]) -> Confid
     return min([confidence, *limits], key=ORDER.index)
 
 
-def unasked(what: str) -> Considered:
+def out_of_time(what: str) -> Considered:
     """Returns what time did not allow as an open alternative: while it is open, nothing is proven."""
     why = Evidence.of(EvidenceKind.UNASKED, question=what)
     return Considered(name="out_of_time", open=True, why=why, component=True)

@@ -50,7 +50,7 @@ def prove_stage(
             stage=culprit.stage,
         )
         considered.append(Considered(name="no_pair_of_its_own", open=True, why=why))
-    runner.patient = True
+    runner.full_time_limit = True
     bad = runner.repeat(bad, 1, "proof")
     failing = _failing(with_row(ladder, bad), bad.rung)
     good, result.proof = prove_again(

@@ -142,7 +142,7 @@ class VersionAxis:
                 notes.append(f"the files of the two builds were not compared: {compared}")
             else:
                 details = replace(details, files=compared.row)
-                notes.append(compared.said)
+                notes.append(compared.summary)
         # The uncompiled script uses torch's Python sources as well.
         if self._change_s and stage is not None and stage is not Stage.ENVIRONMENT:
             flip = replace(flip, change=self._change((good, one), (bad, two), stage))

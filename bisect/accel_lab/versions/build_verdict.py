@@ -15,7 +15,7 @@ from accel_lab.core.verdict import Verdict
 from accel_lab.search.baseline import BaselineSearch
 from accel_lab.search.lab import Difference, Lab
 from accel_lab.search.ladder_runner import LadderRunner, tally_of
-from accel_lab.search.premise import Baseline, hurried, same_failure
+from accel_lab.search.premise import Baseline, same_failure, with_short_timeout
 from accel_lab.search.repeats import Tally
 from accel_lab.search.timeline.repeat_policy import Patience
 
@@ -111,7 +111,7 @@ def _judge_failure(lab: Lab, baseline: Baseline, target: TargetFailure) -> Decis
         why = "judged by the plain run alone: " + (
             "; ".join(recorded.outcome.notes) or "it cannot be recorded"
         )
-    if lab.cannot_tell(step.outcome):
+    if lab.oracle_undecided(step.outcome):
         return Decision(verdict=Verdict.SKIP, outcome=step.outcome, why="the check cannot tell (125)", runs=2)
     if verdict is Verdict.GOOD and recorded.outcome.was_run and not _reached(recorded, target):
         verdict, why = Verdict.SKIP, "no compiled region was entered"
@@ -185,7 +185,7 @@ def _hang(lab: Lab, probe: Probe, target: TargetFailure) -> Decision:
     The short limit counts only in the warm server, as a cold run may need it for the imports alone.
     """
     lab.warm_up()
-    outcome = lab.submit(hurried(probe, target.signature)).result()
+    outcome = lab.submit(with_short_timeout(probe, target.signature)).result()
     runs = 1
     verdict = judge(outcome, target.signature, lab.signature(outcome))
     if verdict is Verdict.BAD:
@@ -242,7 +242,7 @@ def _once_more(
     lab: Lab, probe: Probe, target: TargetFailure, baseline: Baseline, decision: Decision
 ) -> Decision:
     """Makes more runs if the plain and recorded runs disagree, to see whether the failure is intermittent."""
-    runner = LadderRunner(lab=lab, probe=probe, baseline=target.as_premise(baseline), patient=True)
+    runner = LadderRunner(lab=lab, probe=probe, baseline=target.as_premise(baseline), full_time_limit=True)
     first = runner.one(Rung.KERNEL, kind="versions")
     more = runner.repeat(first, DISAGREEING_RUNS - 1, "versions")
     tally = tally_of([more]).plus(Tally(runs=decision.runs, failures=decision.failures))
@@ -272,7 +272,7 @@ def _without_eager_failure(lab: Lab, probe: Probe, target: TargetFailure, decisi
     """Reruns a failing build uncompiled; if that fails too, the compiler is not the cause: SKIP."""
     if target.eager or decision.verdict not in (Verdict.BAD, Verdict.DIFFERENT):
         return decision
-    outcome = lab.submit(hurried(replace(probe, rung=Rung.UNCOMPILED), target.signature)).result()
+    outcome = lab.submit(with_short_timeout(replace(probe, rung=Rung.UNCOMPILED), target.signature)).result()
     signature = lab.signature(outcome)
     if signature is None:
         return replace(decision, runs=decision.runs + 1)

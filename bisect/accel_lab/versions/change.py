@@ -23,10 +23,10 @@ from accel_lab.search.baseline import BaselineSearch
 from accel_lab.search.change import headers
 from accel_lab.search.change.backport import patch_of
 from accel_lab.search.change.change_search import Change, ChangeSearch, NoChange
-from accel_lab.search.change.companions import module_of
+from accel_lab.search.change.companions import PieceId, module_of
 from accel_lab.search.change.hunks import hunks_of
 from accel_lab.search.change.pieces import WHOLE, Versions, is_python
-from accel_lab.search.change.pool import NATIVE, Answer, Executed, OutOfBudget, Place
+from accel_lab.search.change.pool import NATIVE, Answer, ExecutedCode, OutOfBudget
 from accel_lab.search.ladder_runner import LadderRunner
 
 from .build_verdict import TargetFailure
@@ -220,10 +220,10 @@ class BuildMixer:
                 names.update(NATIVE.findall(self._both.text(not failing, path) or ""))
         return frozenset(names)
 
-    def executed(self, places: Sequence[Place], paths: Sequence[str]) -> Executed | None:
+    def executed(self, places: Sequence[PieceId], paths: Sequence[str]) -> ExecutedCode | None:
         if not any(map(is_python, paths)):
             used = headers.included(functools.partial(self._both.text, False))
-            return Executed(
+            return ExecutedCode(
                 functions=frozenset(place for place in places if place[0] in used), files=used & set(paths)
             )
         watched: dict[str, list[str]] = {module_of(path): [] for path in paths}
@@ -244,7 +244,7 @@ class BuildMixer:
             for path, key in places
             if f"{module_of(path)}::{key}" in ran or (path.startswith(_TRACED) and path in files)
         )
-        return Executed(functions=functions, files=files)
+        return ExecutedCode(functions=functions, files=files)
 
     def ask(self, failing: bool, texts: Mapping[str, str]) -> Answer:
         self._spend()

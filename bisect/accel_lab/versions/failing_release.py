@@ -23,13 +23,13 @@ from .build_verdict import Decision
 from .release_judge import skipped, tested
 from .release_session import ReleaseListener, ReleaseSession, ReleaseSessions, silent
 
-#: Maximum releases tried before the line counts as passing: its ends, then midpoints.
-MOST_TRIED = 6
+#: Maximum releases judged before the line counts as passing: its ends, then midpoints.
+MAX_RELEASES = 6
 
 
 @dataclass(frozen=True, kw_only=True)
 class FirstFailing:
-    """The first failing release, None if there is none; ``tested`` are all that were tried."""
+    """The first failing release, None if there is none; ``tested`` are all that were run."""
 
     version: str | None
     tested: tuple[Tested, ...] = ()
@@ -53,9 +53,9 @@ def first_failing(
     They run in the run's own folder, where the following bisection finds their results.
     """
     rows: list[Tested] = []
-    tried = 0
+    judged = 0
     for version in order(line):
-        if tried >= MOST_TRIED:
+        if judged >= MAX_RELEASES:
             break
         began = time.monotonic()
         with ExitStack() as stack:
@@ -68,7 +68,7 @@ def first_failing(
                 rows.append(skipped(version, str(error), began))
                 listener("judged", version, f"skip: {error}")
                 continue
-            tried += 1
+            judged += 1
             row = _first_runs(session, sessions.setting.folder)
         rows.append(row)
         listener("judged", version, row.verdict.value + (f": {row.why}" if row.why else ""))

@@ -59,7 +59,7 @@ class Compared:
         return not self.changed and self.native_same is not False
 
     @property
-    def said(self) -> str:
+    def summary(self) -> str:
         """Summarises the comparison in one line."""
         if not self.changed:
             rest = {
@@ -79,7 +79,7 @@ class Compared:
             files=self.count,
             same=self.same,
             native_same=self.native_same,
-            said=self.said,
+            said=self.summary,
             changed=self.changed[:LISTED],
             more=max(0, len(self.changed) - LISTED),
             diffs=self.diffs,
@@ -91,7 +91,7 @@ def sources(session: ReleaseSession, prefixes: Sequence[str]) -> Sources:
     copies = _copies(session)
     shutil.rmtree(copies, ignore_errors=True)
     copies.mkdir()
-    said = session.prober.aside(_aside(session), ["files", str(copies), *prefixes])
+    said = session.prober.aside(_task_name(session), ["files", str(copies), *prefixes])
     try:
         data = parsed(said, "the list of its files", _LIST)
     except Refused as error:
@@ -101,13 +101,13 @@ def sources(session: ReleaseSession, prefixes: Sequence[str]) -> Sources:
     return Sources(files=data["files"], native=data["native"], copies=copies)
 
 
-def _aside(session: ReleaseSession) -> str:
-    """Returns the name of the side task; two releases' sessions can share a folder, the run's own."""
+def _task_name(session: ReleaseSession) -> str:
+    """Returns the name of the auxiliary task; two releases' sessions can share a folder, the run's own."""
     return f"torch_files-{folder_name(session.version)}"
 
 
 def _copies(session: ReleaseSession) -> Path:
-    return aside_folder(session.folder, _aside(session)) / "copies"
+    return aside_folder(session.folder, _task_name(session)) / "copies"
 
 
 def compare(
@@ -129,7 +129,9 @@ def compare(
             shutil.rmtree(_copies(session), ignore_errors=True)
 
 
-def _compare(good: Sources, bad: Sources, stage: Stage, near: Mapping[str, int], culprit: str) -> Compared:
+def _compare(
+    good: Sources, bad: Sources, stage: Stage, in_traceback: Mapping[str, int], culprit: str
+) -> Compared:
     word = culprit.rsplit(".", 1)[-1] if len(culprit) >= LEAST_WORD else ""
     changed, diffs = [], []
     for path in sorted({*good.files, *bad.files}):
@@ -145,12 +147,14 @@ def _compare(good: Sources, bad: Sources, stage: Stage, near: Mapping[str, int],
             how = "only in the passing build"
         names = bool(word) and any(word in line for line in lines if line[:1] in "+-")
         changed.append(
-            ChangedFile(path=path, added=added, removed=removed, how=how, near=path in near, names=names)
+            ChangedFile(
+                path=path, added=added, removed=removed, how=how, near=path in in_traceback, names=names
+            )
         )
-        if path in near or names:
+        if path in in_traceback or names:
             diffs.append((path, lines))
-    far = len(near)
-    changed.sort(key=lambda c: (not c.names, near.get(c.path, far), -(c.added + c.removed), c.path))
+    far = len(in_traceback)
+    changed.sort(key=lambda c: (not c.names, in_traceback.get(c.path, far), -(c.added + c.removed), c.path))
     order = {c.path: place for place, c in enumerate(changed)}
     diffs.sort(key=lambda pair: order[pair[0]])
     return Compared(

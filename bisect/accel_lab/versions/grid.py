@@ -16,7 +16,7 @@ from accel_lab.core.signature import Signature
 from accel_lab.core.stages import LADDER, Rung
 from accel_lab.core.verdict import Verdict
 from accel_lab.execution.asides import Interrupted
-from accel_lab.search.accelerator.accelerator import accelerator_called
+from accel_lab.search.accelerator.accelerator import accelerator_named
 from accel_lab.search.baseline import BaselineSearch
 from accel_lab.search.lab import Difference, Lab
 from accel_lab.search.ladder_runner import Switches
@@ -268,7 +268,7 @@ def columns_of(rungs: Sequence[Rung], accelerators: Sequence[str]) -> tuple[Colu
     """Returns the columns of a grid: rungs of the ladder, then accelerators by name."""
     columns = [Column(name=rung.value, rung=rung) for rung in rungs]
     for name in accelerators:
-        accelerator = accelerator_called(name)
+        accelerator = accelerator_named(name)
         columns.append(Column(name=name, rung=accelerator.rung, switches=accelerator.switches()))
     return tuple(columns)
 

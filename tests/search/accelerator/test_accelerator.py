@@ -21,7 +21,7 @@ from accel_lab.search.accelerator.replacements import (
     ABLATIONS,
     COMBINATIONS,
     SETTINGS,
-    Ask,
+    Replacement,
     read_table,
     switches,
 )
@@ -31,9 +31,11 @@ from fakes_lab import FakeLab, failing, passing
 BAD, GOOD, OTHER, SKIP = Verdict.BAD, Verdict.GOOD, Verdict.DIFFERENT, Verdict.SKIP
 
 
-def table(*good: Ask, other: tuple[Ask, ...] = (), skip: tuple[Ask, ...] = ()) -> dict[Ask, Verdict]:
+def table(
+    *good: Replacement, other: tuple[Replacement, ...] = (), skip: tuple[Replacement, ...] = ()
+) -> dict[Replacement, Verdict]:
     """Everything BAD but what is said to pass."""
-    rows = dict.fromkeys(Ask, BAD)
+    rows = dict.fromkeys(Replacement, BAD)
     rows.update(dict.fromkeys(good, GOOD))
     rows.update(dict.fromkeys(other, OTHER))
     rows.update(dict.fromkeys(skip, SKIP))
@@ -42,76 +44,119 @@ def table(*good: Ask, other: tuple[Ask, ...] = (), skip: tuple[Ask, ...] = ()) -
 
 CASES = [
     # back end: the same specs pass on the reference
-    (table(Ask.BACK_END, Ask.BOTH), Stage.MOCK_BACK_END, Ask.BACK_END, Confidence.PROVEN),
-    (table(Ask.BACK_END, Ask.FRONT_END, Ask.BOTH), Stage.MOCK_BACK_END, Ask.BACK_END, Confidence.PROVEN),
     (
-        table(Ask.BACK_END, Ask.BOTH, other=(Ask.FRONT_END,)),
+        table(Replacement.BACK_END, Replacement.BOTH),
         Stage.MOCK_BACK_END,
-        Ask.BACK_END,
+        Replacement.BACK_END,
+        Confidence.PROVEN,
+    ),
+    (
+        table(Replacement.BACK_END, Replacement.FRONT_END, Replacement.BOTH),
+        Stage.MOCK_BACK_END,
+        Replacement.BACK_END,
+        Confidence.PROVEN,
+    ),
+    (
+        table(Replacement.BACK_END, Replacement.BOTH, other=(Replacement.FRONT_END,)),
+        Stage.MOCK_BACK_END,
+        Replacement.BACK_END,
         Confidence.PROVEN,
     ),
     # and a reference front end that fails on the reference back end contradicts it
-    (table(Ask.BACK_END), Stage.MOCK_BACK_END, Ask.BACK_END, Confidence.INCONCLUSIVE),
+    (table(Replacement.BACK_END), Stage.MOCK_BACK_END, Replacement.BACK_END, Confidence.INCONCLUSIVE),
     # front end: both back ends agree that its programs are wrong
-    (table(Ask.FRONT_END, Ask.BOTH), Stage.MOCK_FRONT_END, Ask.FRONT_END, Confidence.PROVEN),
     (
-        table(Ask.FRONT_END, Ask.BOTH, Ask.SCRATCHPAD, Ask.CORES),
+        table(Replacement.FRONT_END, Replacement.BOTH),
         Stage.MOCK_FRONT_END,
-        Ask.FRONT_END,
+        Replacement.FRONT_END,
         Confidence.PROVEN,
     ),
     (
-        table(Ask.FRONT_END, Ask.BOTH, other=(Ask.BACK_END,)),
+        table(Replacement.FRONT_END, Replacement.BOTH, Replacement.SCRATCHPAD, Replacement.CORES),
         Stage.MOCK_FRONT_END,
-        Ask.FRONT_END,
+        Replacement.FRONT_END,
+        Confidence.PROVEN,
+    ),
+    (
+        table(Replacement.FRONT_END, Replacement.BOTH, other=(Replacement.BACK_END,)),
+        Stage.MOCK_FRONT_END,
+        Replacement.FRONT_END,
         Confidence.LIKELY,
     ),
-    (table(Ask.FRONT_END), Stage.MOCK_FRONT_END, Ask.FRONT_END, Confidence.INCONCLUSIVE),
+    (table(Replacement.FRONT_END), Stage.MOCK_FRONT_END, Replacement.FRONT_END, Confidence.INCONCLUSIVE),
     (
-        table(Ask.FRONT_END, skip=(Ask.BOTH,)),
+        table(Replacement.FRONT_END, skip=(Replacement.BOTH,)),
         Stage.MOCK_FRONT_END,
-        Ask.FRONT_END,
+        Replacement.FRONT_END,
         Confidence.LIKELY,
     ),
     # transfer: believed before a front end that transfers other things
-    (table(Ask.TRANSFER), Stage.MOCK_TRANSFER, Ask.TRANSFER, Confidence.PROVEN),
-    (table(Ask.TRANSFER, Ask.FRONT_END, Ask.BOTH), Stage.MOCK_TRANSFER, Ask.TRANSFER, Confidence.PROVEN),
-    (table(Ask.TRANSFER, other=COMBINATIONS), Stage.MOCK_TRANSFER, Ask.TRANSFER, Confidence.PROVEN),
-    (table(Ask.TRANSFER, Ask.BACK_END), Stage.MOCK_TRANSFER, Ask.TRANSFER, Confidence.LIKELY),
+    (table(Replacement.TRANSFER), Stage.MOCK_TRANSFER, Replacement.TRANSFER, Confidence.PROVEN),
+    (
+        table(Replacement.TRANSFER, Replacement.FRONT_END, Replacement.BOTH),
+        Stage.MOCK_TRANSFER,
+        Replacement.TRANSFER,
+        Confidence.PROVEN,
+    ),
+    (
+        table(Replacement.TRANSFER, other=COMBINATIONS),
+        Stage.MOCK_TRANSFER,
+        Replacement.TRANSFER,
+        Confidence.PROVEN,
+    ),
+    (
+        table(Replacement.TRANSFER, Replacement.BACK_END),
+        Stage.MOCK_TRANSFER,
+        Replacement.TRANSFER,
+        Confidence.LIKELY,
+    ),
     # host calls: declared by the front end, or made by the runtime for both
-    (table(Ask.HOST, Ask.FRONT_END, Ask.BOTH), Stage.MOCK_FRONT_END, Ask.HOST, Confidence.PROVEN),
-    (table(Ask.HOST), Stage.MOCK_RUNTIME, Ask.HOST, Confidence.PROVEN),
+    (
+        table(Replacement.HOST, Replacement.FRONT_END, Replacement.BOTH),
+        Stage.MOCK_FRONT_END,
+        Replacement.HOST,
+        Confidence.PROVEN,
+    ),
+    (table(Replacement.HOST), Stage.MOCK_RUNTIME, Replacement.HOST, Confidence.PROVEN),
     # caches
-    (table(Ask.CACHE), Stage.MOCK_FRONT_END, Ask.CACHE, Confidence.LIKELY),
-    (table(Ask.CACHE, Ask.FRONT_END, Ask.BOTH), Stage.MOCK_FRONT_END, Ask.FRONT_END, Confidence.PROVEN),
+    (table(Replacement.CACHE), Stage.MOCK_FRONT_END, Replacement.CACHE, Confidence.LIKELY),
+    (
+        table(Replacement.CACHE, Replacement.FRONT_END, Replacement.BOTH),
+        Stage.MOCK_FRONT_END,
+        Replacement.FRONT_END,
+        Confidence.PROVEN,
+    ),
     # nothing that can be told
     (table(), None, None, Confidence.INCONCLUSIVE),
-    (table(Ask.BOTH), None, None, Confidence.INCONCLUSIVE),
-    (table(Ask.POISON, Ask.CORES), None, None, Confidence.INCONCLUSIVE),
+    (table(Replacement.BOTH), None, None, Confidence.INCONCLUSIVE),
+    (table(Replacement.POISON, Replacement.CORES), None, None, Confidence.INCONCLUSIVE),
     (table(other=COMBINATIONS), None, None, Confidence.INCONCLUSIVE),
 ]
 
 
 @pytest.mark.parametrize(("rows", "stage", "out", "confidence"), CASES)
 def test_table(
-    rows: dict[Ask, Verdict], stage: Stage | None, out: Ask | None, confidence: Confidence
+    rows: dict[Replacement, Verdict], stage: Stage | None, out: Replacement | None, confidence: Confidence
 ) -> None:
     reading = read_table(rows)
-    assert (reading.stage, reading.out, reading.limit) == (stage, out, confidence)
+    assert (reading.stage, reading.passing_row, reading.limit) == (stage, out, confidence)
 
 
 @pytest.mark.parametrize(("rows", "stage", "out", "confidence"), CASES)
 def test_proof_is_a_row_that_passes(
-    rows: dict[Ask, Verdict], stage: Stage | None, out: Ask | None, confidence: Confidence
+    rows: dict[Replacement, Verdict], stage: Stage | None, out: Replacement | None, confidence: Confidence
 ) -> None:
     reading = read_table(rows)
-    assert (reading.out is None) == (reading.stage is None)
-    assert reading.out is None or rows[reading.out] is GOOD
+    assert (reading.passing_row is None) == (reading.stage is None)
+    assert reading.passing_row is None or rows[reading.passing_row] is GOOD
 
 
 def test_a_cache_that_cures_is_the_part() -> None:
-    assert read_table(table(Ask.CACHE, Ask.FRONT_END, Ask.BOTH)).part == ("cache", "kernel cache")
-    assert read_table(table(Ask.FRONT_END, Ask.BOTH)).part is None
+    assert read_table(table(Replacement.CACHE, Replacement.FRONT_END, Replacement.BOTH)).part == (
+        "cache",
+        "kernel cache",
+    )
+    assert read_table(table(Replacement.FRONT_END, Replacement.BOTH)).part is None
 
 
 def test_what_differs_is_told() -> None:
@@ -125,7 +170,7 @@ def test_rows_that_could_not_be_run_prove_nothing() -> None:
 
 
 def test_rows_are_probes_of_their_own() -> None:
-    assert len({str(switches(ask)) for ask in Ask}) == len(Ask) == len(SETTINGS)
+    assert len({str(switches(row)) for row in Replacement}) == len(Replacement) == len(SETTINGS)
 
 
 # -- the search --------------------------------------------------------------------------------
@@ -301,8 +346,8 @@ def test_a_smaller_program_is_put_to_the_pair_that_told() -> None:
     assert diagnosis.baseline is not None
     target, _ = target_of(diagnosis.baseline, found.ladder, found.culprit, diagnosis.pair)
     assert target is not None
-    assert (target.bad, target.bad_with) == (Rung.MOCK, switches(Ask.MAIN))
-    assert (target.good, target.good_with) == (Rung.MOCK, switches(Ask.TRANSFER))
+    assert (target.bad, target.bad_with) == (Rung.MOCK, switches(Replacement.MAIN))
+    assert (target.good, target.good_with) == (Rung.MOCK, switches(Replacement.TRANSFER))
     assert ask(lab, probe, target)[0].interesting
     lab.cured = lambda settings: True
     assert not ask(lab, probe, target)[0].interesting
@@ -390,7 +435,7 @@ def test_one_more_run_leaves_the_files_that_explain_the_failure() -> None:
 def test_the_table_is_shown() -> None:
     found = search(MockLab(lambda s: s["front_end"] == "reference"))
     assert [step.rung for step in found.ladder] == [Rung.UNCOMPILED, Rung.MOCK]
-    assert {step.switch for step in found.ablation} == {ask.value for ask in (*COMBINATIONS, *ABLATIONS)}
+    assert {step.switch for step in found.ablation} == {row.value for row in (*COMBINATIONS, *ABLATIONS)}
     assert all(step.label for step in found.ablation)
 
 

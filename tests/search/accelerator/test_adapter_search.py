@@ -14,8 +14,8 @@ from accel_lab.core.stages import Confidence, Rung, Side, Stage
 from accel_lab.core.verdict import Verdict
 from accel_lab.reporting.words.evidence import line_of, sentences
 from accel_lab.search.accelerator.accelerator import Accelerator
+from accel_lab.search.accelerator.accelerator_rungs import GRAPHS, first_fault, stage_of
 from accel_lab.search.accelerator.diagnosis import AcceleratorDiagnosis
-from accel_lab.search.accelerator.way_search import GRAPHS, first_fault, stage_of
 from fakes_lab import FakeLab, failing, passing
 
 BAD, GOOD, OTHER, SKIP = Verdict.BAD, Verdict.GOOD, Verdict.DIFFERENT, Verdict.SKIP

@@ -25,7 +25,7 @@ from fakes_lab import PROBE, STAGES, FakeLab, diagnose, failing, passing
 class GapLab(FakeLab):
     """A rung may be refused."""
 
-    def cannot_tell(self, outcome: Outcome) -> bool:
+    def oracle_undecided(self, outcome: Outcome) -> bool:
         return outcome.status is Status.REFUSED
 
 

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from accel_lab.core.verdict import Verdict
 from accel_lab.search.change.change_search import Change, ChangeSearch, NoChange
-from accel_lab.search.change.delta import smallest
+from accel_lab.search.change.companions import PieceId
+from accel_lab.search.change.delta import ddmin
 from accel_lab.search.change.pieces import Versions
-from accel_lab.search.change.pool import Answer, Executed, OutOfBudget, Place
+from accel_lab.search.change.pool import Answer, ExecutedCode, OutOfBudget
 
 FILES = [f"torch/_decomp/f{number}.py" for number in range(4)]
 
@@ -44,9 +45,9 @@ class FakeMixer:
     def native_names(self, failing: bool) -> frozenset[str]:
         return frozenset({"known"})
 
-    def executed(self, places: Sequence[Place], paths: Sequence[str]) -> Executed | None:
+    def executed(self, places: Sequence[PieceId], paths: Sequence[str]) -> ExecutedCode | None:
         functions = frozenset(place for place in places if place[1] != "fun5")
-        return Executed(functions=functions, files=frozenset(paths))
+        return ExecutedCode(functions=functions, files=frozenset(paths))
 
     def ask(self, failing: bool, texts: Mapping[str, str]) -> Answer:
         return Answer(verdict=self.verdict(failing, texts))
@@ -284,11 +285,11 @@ def test_another_failure_the_other_way_is_no_refutation() -> None:
 def test_the_smallest_part_is_what_is_needed(needed: set[int], count: int) -> None:
     asked: list[tuple[int, ...]] = []
 
-    def does_it(some: Sequence[int]) -> bool | None:
+    def has_effect(some: Sequence[int]) -> bool | None:
         asked.append(tuple(some))
         if some and some[0] % 7 == 3 and not needed <= set(some):
             return None
         return needed <= set(some)
 
-    assert set(smallest(range(count), does_it)) == needed
+    assert set(ddmin(range(count), has_effect)) == needed
     assert len(asked) == len(set(asked))

@@ -25,26 +25,26 @@ Pair = Tuple[str, Any, Any]
 
 
 class CheckedCall:
-    """A call of a compiled graph on ``args``; ``twin`` is a copy of the graph made before compilation.
+    """A call of a compiled graph on ``args``; ``eager_graph`` is a copy of the graph made before compilation.
 
-    Call the compiled graph with ``given``: there an input that requires a gradient is replaced by a view, so
-    that the gradient of this call alone can be observed.
+    Call the compiled graph with ``call_args``: there an input that requires a gradient is replaced by a view,
+    so that the gradient of this call alone can be observed.
     """
 
-    def __init__(self, twin: Any, args: Any) -> None:
-        self._twin = twin
+    def __init__(self, eager_graph: Any, args: Any) -> None:
+        self._eager_graph = eager_graph
         self.state = torch.get_rng_state()
         self.settings = thread_settings()
         self.inputs = copies(args)
-        self.given = list(args)
+        self.call_args = list(args)
         self._gradients: Dict[int, Any] = {}
         self.incoming: Dict[int, Any] = {}
         self._eager: Any = None
         if torch.is_grad_enabled():
             for place, value in enumerate(args):
                 if isinstance(value, torch.Tensor) and value.requires_grad:
-                    self.given[place] = value.view_as(value)
-                    self.given[place].register_hook(_keeper(self._gradients, place))
+                    self.call_args[place] = value.view_as(value)
+                    self.call_args[place].register_hook(_keeper(self._gradients, place))
 
     @property
     def has_backward(self) -> bool:
@@ -56,7 +56,7 @@ class CheckedCall:
         results = _listed(result)
         inputs, outputs = self._eager = self._run()
         pairs = self._results(results, inputs, outputs)
-        wrong = self._wrong(pairs, lambda moved: self._results(results, *self._run(moved)))
+        wrong = self._wrong(pairs, lambda seed: self._results(results, *self._run(seed)))
         for place, value in enumerate(results):
             if isinstance(value, torch.Tensor) and value.requires_grad and not wrong:
                 value.register_hook(_keeper(self.incoming, place))
@@ -66,7 +66,7 @@ class CheckedCall:
         """Returns a row for each wrong gradient among those that arrived; call it once, after ``forward``."""
         inputs, outputs = self._eager
         self._eager = None
-        return self._wrong(self._sent(inputs, outputs), lambda moved: self._sent(*self._run(moved)))
+        return self._wrong(self._sent(inputs, outputs), lambda seed: self._sent(*self._run(seed)))
 
     def raises(self) -> bool:
         """Whether the graph also raises when run eagerly."""
@@ -78,23 +78,24 @@ class CheckedCall:
 
     # -- reference runs ------------------------------------------------------------------------------
 
-    def _run(self, moved: int = 0) -> Tuple[List[Any], List[Any]]:
+    def _run(self, perturbation_seed: int = 0) -> Tuple[List[Any], List[Any]]:
         """Runs the graph eagerly on copies; returns the inputs after the call, and the results.
 
-        A nonzero ``moved`` is a seed: inputs are perturbed at random by up to the floor of their dtype.
+        With a nonzero ``perturbation_seed``, inputs are perturbed at random by up to the floor of their
+        dtype.
         """
         inputs = copies(self.inputs)
         with undisturbed():
-            if moved:
-                _move(inputs, moved)
+            if perturbation_seed:
+                _move(inputs, perturbation_seed)
             torch.set_rng_state(self.state)
-            return inputs, _listed(self._twin(*inputs))
+            return inputs, _listed(self._eager_graph(*inputs))
 
     def _results(self, results: List[Any], inputs: List[Any], outputs: List[Any]) -> List[Pair]:
         pairs = [("output %d" % n, want, got) for n, (want, got) in enumerate(zip(outputs, results))]
         for place, value in enumerate(inputs):
             if isinstance(value, torch.Tensor) and _version(value) > _version_of_copy(self.inputs[place]):
-                pairs.append(("input %d after the call" % place, value, self.given[place]))
+                pairs.append(("input %d after the call" % place, value, self.call_args[place]))
         return pairs
 
     def _sent(self, inputs: List[Any], outputs: List[Any]) -> List[Pair]:
@@ -125,10 +126,10 @@ class CheckedCall:
         value must therefore be further from eager than eager moves when its inputs are perturbed.
         """
         suspects = {name: (want, got) for name, want, got in pairs if not _near(got, want)}
-        for moved in range(1, DRAWS + 1):
+        for seed in range(1, DRAWS + 1):
             if not suspects:
                 return []
-            others = {name: want for name, want, _ in again(moved)}
+            others = {name: want for name, want, _ in again(seed)}
             suspects = {
                 name: (want, got)
                 for name, (want, got) in suspects.items()

@@ -24,7 +24,7 @@ SCHEMA = "accel-lab/capsule/1"
 NAME = "capsule.json"
 
 
-class Found(NamedTuple):
+class CapturedFailure(NamedTuple):
     """A failure at call ``turn`` of a graph; ``kind`` is ``wrong`` (with ``rows``), ``raises`` or ``hangs``.
 
     ``error`` describes the exception of ``raises``. ``stand_ins``: the failure was during compilation, so the
@@ -45,22 +45,22 @@ class CapsuleFolder:
         self.path = _free(os.path.abspath(path))
         self._most = most_bytes
 
-    def write(self, twin: Any, options: Any, call: Any, found: Found) -> None:
+    def write(self, eager_graph: Any, options: Any, call: Any, failure: CapturedFailure) -> None:
         """Writes the graph and the call, then ``capsule.json``, which marks the capsule as complete."""
         os.makedirs(self.path)
         region = {"id": 0, "backend": "inductor", "fullgraph": False, "dynamic": None}
         region["options"] = {str(key): repr(value) for key, value in options.items()}
-        graph = CapturedGraph(self.path, 0, twin, region, Budget(self._most))
+        graph = CapturedGraph(self.path, 0, eager_graph, region, Budget(self._most))
         if graph.expressible:
             graph.keep(call.inputs, call.state, call.settings, call.incoming)
         calls = graph.data["calls"]
         data = {
             "schema": SCHEMA,
-            "kind": found.kind,
-            "call": found.turn,
-            "rows": [_row(row) for row in (found.rows or [])[:20]],
-            "error": _error(found.error),
-            "stand_ins": found.stand_ins,
+            "kind": failure.kind,
+            "call": failure.turn,
+            "rows": [_row(row) for row in (failure.rows or [])[:20]],
+            "error": _error(failure.error),
+            "stand_ins": failure.stand_ins,
             "reason": graph.data["reason"] or (calls[0]["reason"] if calls else ""),
             "rank": rank(),
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

@@ -15,12 +15,12 @@ from typing import Any, Dict, Iterator, List, NamedTuple
 
 import torch
 
-from ..capture.graphs import twin
+from ..capture.graphs import copy_of_graph
 from ..exceptions import describe
 from ..rungs.regions import Backend
 from ..torch_internals.backends import describe_backend, lookup_backend
 from .checked_call import CheckedCall
-from .folder import CapsuleFolder, Found
+from .folder import CapsuleFolder, CapturedFailure
 
 _RANDOM = re.compile(
     r"rand|dropout|bernoulli|normal_|multinomial|exponential|poisson|gumbel|cauchy|geometric"
@@ -116,7 +116,7 @@ class Recording:
                 wrong = one.call.backward()
                 self.seconds += time.monotonic() - began
                 if wrong:
-                    self._keep(one.graph, one.call, Found(kind="wrong", rows=wrong, turn=one.turn))
+                    self._keep(one.graph, one.call, CapturedFailure(kind="wrong", rows=wrong, turn=one.turn))
 
     def summary(self) -> Dict[str, Any]:
         """Returns counts, check time in seconds, capsules and notes."""
@@ -153,12 +153,12 @@ class Recording:
             if size > self.sampling.memory_mb << 20:
                 self._pass_over("inputs of more than %d MB" % self.sampling.memory_mb)
             else:
-                call = CheckedCall(graph.twin, args)
+                call = CheckedCall(graph.eager_graph, args)
             self.seconds += time.monotonic() - began
         turn = graph.calls
         with self._watched(graph, args):
             try:
-                result = compiled(*(args if call is None else call.given))
+                result = compiled(*(args if call is None else call.call_args))
             except Exception as error:
                 with self._aside():
                     self._failed(graph, args if call is None else call.inputs, error)
@@ -170,8 +170,8 @@ class Recording:
                 self.checked += 1
                 self.seconds += time.monotonic() - began
                 if wrong:
-                    self._keep(graph, call, Found(kind="wrong", rows=wrong, turn=turn))
-                elif call.settings["grad"] and any(v is not a for v, a in zip(call.given, args)):
+                    self._keep(graph, call, CapturedFailure(kind="wrong", rows=wrong, turn=turn))
+                elif call.settings["grad"] and any(v is not a for v, a in zip(call.call_args, args)):
                     self._waiting = [one for one in self._waiting if one.graph is not graph]
                     self._waiting.append(_Checked(graph, call, turn))
         return result
@@ -180,20 +180,20 @@ class Recording:
         """Saves a call that raised, unless the graph also raises when run eagerly."""
         if len(self.capsules) >= self.sampling.capsules:
             return
-        call = CheckedCall(graph.twin, args)
+        call = CheckedCall(graph.eager_graph, args)
         if not graph.why_not and call.raises():
             return
-        found = Found(kind="raises", error=describe(error), turn=graph.calls, stand_ins=stand_ins)
+        found = CapturedFailure(kind="raises", error=describe(error), turn=graph.calls, stand_ins=stand_ins)
         self._keep(graph, call, found)
 
-    def _keep(self, graph: _Graph, call: Any, found: Found) -> None:
+    def _keep(self, graph: _Graph, call: Any, found: CapturedFailure) -> None:
         with self._lock:
             if len(self.capsules) >= self.sampling.capsules:
                 return
             name = "graph%d-call%d-%s" % (graph.number, found.turn, found.kind)
             folder = CapsuleFolder(os.path.join(self.home, name), self.sampling.disk_mb << 20)
             self.capsules.append(folder.path)
-        folder.write(graph.twin, graph.options, call, found)
+        folder.write(graph.eager_graph, graph.options, call, found)
         if self._on_capsule is not None:
             self._on_capsule(folder.path)
 
@@ -222,8 +222,8 @@ class Recording:
                 seen = since
                 with self._aside():
                     values = graph.stand_ins() if args is None else args
-                    found = Found(kind="hangs", turn=graph.calls, stand_ins=args is None)
-                    self._keep(graph, CheckedCall(graph.twin, values), found)
+                    found = CapturedFailure(kind="hangs", turn=graph.calls, stand_ins=args is None)
+                    self._keep(graph, CheckedCall(graph.eager_graph, values), found)
 
     @contextlib.contextmanager
     def _aside(self) -> Iterator[None]:
@@ -273,7 +273,7 @@ class _Graph:
         self.number = number
         self.options = dict(options or {})
         self.calls = 0
-        self.twin = twin(gm)
+        self.eager_graph = copy_of_graph(gm)
         self.why_not = ""
         nodes = list(gm.graph.nodes)
         if any(node.op == "call_module" for node in nodes):
@@ -284,7 +284,7 @@ class _Graph:
     def stand_ins(self) -> List[Any]:
         """Returns random inputs with the placeholders' metadata, for a graph that was not called yet."""
         made = []
-        for node in self.twin.graph.nodes:
+        for node in self.eager_graph.graph.nodes:
             if node.op == "placeholder":
                 made.append(_stand_in(node.meta.get("example_value")))
         return made

@@ -10,7 +10,7 @@ MAX_LINES = 400
 _CONTEXT = 12
 
 
-def about(function: Any) -> Tuple[str, str]:
+def name_and_location(function: Any) -> Tuple[str, str]:
     """Returns a function's name and ``file:line``, looking through partials, methods and wrappers."""
     root = function
     while True:
@@ -32,7 +32,7 @@ def about(function: Any) -> Tuple[str, str]:
 
 def short_name(function: Any) -> str:
     """Returns a distinctive name of a function; a lambda or a very short name gets its file and line."""
-    name, where = about(function)
+    name, where = name_and_location(function)
     if len(name) > 3 and name != "<lambda>":
         return name
     owner = str(getattr(function, "__qualname__", "")).split(".<locals>", 1)[0]

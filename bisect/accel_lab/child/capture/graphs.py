@@ -93,7 +93,7 @@ class CapturedGraph:
         try:
             described, self._attributes = describe_graph(gm)
             self.data.update(described)
-            self._gm = twin(gm)
+            self._gm = copy_of_graph(gm)
         except NotExpressible as error:
             self._refuse(str(error))
         except Exception as error:
@@ -259,12 +259,12 @@ class _Values(torch.fx.Interpreter):
                 self._bundle.values(name, value)
 
 
-def twin(gm: Any) -> Any:
+def copy_of_graph(gm: Any) -> Any:
     """Returns a copy of the graph, because a compiler may change the original or its constants."""
-    return torch.fx.GraphModule(gm, _copy_of_graph(gm))
+    return torch.fx.GraphModule(gm, _copied(gm))
 
 
-def _copy_of_graph(gm: Any) -> Any:
+def _copied(gm: Any) -> Any:
     graph = torch.fx.Graph()
     output = graph.graph_copy(gm.graph, {})
     if output is not None:

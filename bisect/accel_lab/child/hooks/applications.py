@@ -12,7 +12,7 @@ import importlib
 import threading
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
-from ..capture.graph_text import about, lines_of, state_of, trimmed
+from ..capture.graph_text import lines_of, name_and_location, state_of, trimmed
 
 MAX_RECORDS = 3000
 
@@ -66,7 +66,7 @@ class Applications:
         if place:
             record["graph"] = place
         if function is not None:
-            record["function"], record["at"] = about(function)
+            record["function"], record["at"] = name_and_location(function)
         record.update((k, v) for k, v in more.items() if v)
         with self._lock:
             if len(self.records) < MAX_RECORDS:

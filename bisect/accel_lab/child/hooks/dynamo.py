@@ -15,7 +15,7 @@ from typing import Any, Dict, Iterator, List, Optional, Set
 
 from ..exceptions import NotApplicable, code_key
 from ..record.python_state import changes, state_of
-from ..rungs.graph_split import Outside, units_of
+from ..rungs.graph_split import GraphSplitter, splittable_operators
 from ..torch_internals import dynamo, metrics, settings
 from .dynamo_lines import Lines
 
@@ -24,7 +24,7 @@ MAX_CODES = 200
 MAX_UNITS = 400
 
 
-class Front:
+class DynamoHooks:
     """The observations of Dynamo in one run, and the restrictions that the switch ``front`` sets."""
 
     def __init__(self, switch: Dict[str, Any]) -> None:
@@ -33,7 +33,7 @@ class Front:
         self.functorch: Dict[str, Any] = dict(switch.get("functorch") or {})
         self.settings: Dict[str, Any] = dict(switch.get("dynamo") or {})
         outside = switch.get("outside")
-        self.outside: Optional[Outside] = None if outside is None else Outside(outside)
+        self.outside: Optional[GraphSplitter] = None if outside is None else GraphSplitter(outside)
         self.fullgraph = switch.get("fullgraph", True)
         self.lines = Lines(switch.get("stop")) if switch.get("look") or switch.get("stop") else None
         self.frames: List[Dict[str, Any]] = []
@@ -102,7 +102,7 @@ class Front:
         turn = self._graphs
         self._graphs += 1
         if len(self.units) < MAX_UNITS:
-            self.units += units_of(gm, turn)[: MAX_UNITS - len(self.units)]
+            self.units += splittable_operators(gm, turn)[: MAX_UNITS - len(self.units)]
         within = _under(builder, self.functorch)
         if self.outside is None:
             compiled = within(gm, example_inputs)

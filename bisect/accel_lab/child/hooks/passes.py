@@ -14,7 +14,7 @@ import textwrap
 import types
 from typing import Any, Set
 
-from ..capture.graph_text import about
+from ..capture.graph_text import name_and_location
 from ..torch_internals import passes
 from .applications import Applications, module_or_none
 
@@ -74,7 +74,7 @@ class Passes:
     def _observed(self, original: Any) -> Any:
         @functools.wraps(original)
         def apply(observer: Any, pass_fn: Any, *args: Any, **kwargs: Any) -> Any:
-            function = about(pass_fn)[0]
+            function = name_and_location(pass_fn)[0]
             name = observer.passname
             if function not in (name, "apply", "<lambda>"):
                 name = "%s (%s)" % (name, function)

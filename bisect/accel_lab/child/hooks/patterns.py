@@ -6,7 +6,7 @@ import contextlib
 import functools
 from typing import Any, List
 
-from ..capture.graph_text import about, lines_of, short_name, trimmed
+from ..capture.graph_text import lines_of, name_and_location, short_name, trimmed
 from ..torch_internals import passes
 from .applications import Applications
 
@@ -57,7 +57,7 @@ class Patterns:
     def _enter(self, entry: Any) -> Any:
         function, search = _functions_of(entry)
         return self._applied.enter(
-            PATTERNS, short_name(function), function, search=search and about(search)[0]
+            PATTERNS, short_name(function), function, search=search and name_and_location(search)[0]
         )
 
     def _around(self, original: Any) -> Any:

@@ -10,7 +10,7 @@ import contextlib
 import threading
 from typing import Any, Dict, Iterator, List, Tuple
 
-from ..torch_internals.bisector import answer_bisector
+from ..torch_internals.bisector import replace_bisector
 
 MAX_NAMES = 4000
 
@@ -35,7 +35,7 @@ class Subsystems:
         def ask(subsystem: str, debug_info: Any) -> Any:
             return self._ask(subsystem, debug_info)  # looked up at each call, as the annotator replaces it
 
-        return answer_bisector(ask)
+        return replace_bisector(ask)
 
     def _ask(self, subsystem: str, debug_info: Any) -> Any:
         known = getattr(self._local, "known", None)

@@ -110,9 +110,9 @@ class Log:
         for pointer, whole in self._whole.items():
             whole.copy_(self._before[pointer])
 
-    def again(self, alone: bool) -> Again:
-        """Returns a replay in another order: each point first (``alone``), or after all others."""
-        return Again(self, self._tables, self._values, alone)
+    def replay(self, runs_first: bool) -> Replay:
+        """Returns a replay in another order: each point first (``runs_first``), or after all others."""
+        return Replay(self, self._tables, self._values, runs_first)
 
     def passes_on(self) -> bool:
         """Whether memory is read after a store to it."""
@@ -171,7 +171,7 @@ def _whole(flat: torch.Tensor) -> torch.Tensor:
     return flat.as_strided((length,), (1,), 0)
 
 
-class Again:
+class Replay:
     """A replay that writes nothing: reads return what another order would give, stores are compared."""
 
     def __init__(
@@ -179,13 +179,13 @@ class Again:
         log: Log,
         tables: Dict[int, Writes],
         values: Dict[int, Tuple[torch.Tensor, torch.Tensor]],
-        alone: bool,
+        runs_first: bool,
     ) -> None:
         self.keeps = log.keeps
         self.differs: Optional[int] = None  # the first point that stores another value
         self._tables = tables
         self._values = values
-        self._alone = alone
+        self._runs_first = runs_first
         self._event = _Numbers()
 
     def read(
@@ -197,7 +197,9 @@ class Again:
         if table is None:
             return memory.gather(flat, where, name, None)
         where, point = torch.broadcast_tensors(where, space.ids)
-        found = table.reads(where.reshape(-1) + flat.storage_offset(), point.reshape(-1), event, self._alone)
+        found = table.reads(
+            where.reshape(-1) + flat.storage_offset(), point.reshape(-1), event, self._runs_first
+        )
         return found.reshape(where.shape).to(compute_dtype(flat.dtype))
 
     def write(

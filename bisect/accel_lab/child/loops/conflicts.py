@@ -15,7 +15,7 @@ FOUND: List[Dict[str, Any]] = []
 MOST_ROWS = 50
 
 
-def tell(
+def note_conflict(
     kind: str,
     programs: Sequence[Program],
     buffer: str,

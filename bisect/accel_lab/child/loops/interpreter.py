@@ -22,7 +22,7 @@ import torch
 
 from ..torch_internals import inductor, loop_ir
 from .nest_trace import NotInterpretable
-from .schedule import InOrder, OnGraph, interpreting_backend, tell_post_grad
+from .schedule import InOrder, OnGraph, interpreting_backend, report_post_grad
 
 __all__ = ["NotInterpretable", "compile_loops", "not_interpretable"]
 
@@ -107,7 +107,7 @@ def _replaced_scheduler(
 
     def codegen(self: Any) -> Any:
         reached.append(True)
-        tell_post_grad(on_graph)
+        report_post_grad(on_graph)
         return original_codegen(self)
 
     with mock.patch.multiple(scheduler.Scheduler, create_backend=create_backend, codegen=codegen):

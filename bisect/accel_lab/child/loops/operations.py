@@ -14,7 +14,7 @@ import torch
 
 from . import memory as loop_memory
 from . import philox, reductions
-from .conflicts import differing_writes, tell
+from .conflicts import differing_writes, note_conflict
 from .index_expressions import affine, evaluate
 from .nest_trace import Block, Instruction, NotInterpretable, Program, Ref
 from .pointwise import ELEMENTWISE, compute_dtype
@@ -239,7 +239,7 @@ class Space:
     def _look_at_duplicates(self, where: torch.Tensor, what: torch.Tensor, name: str) -> None:
         for pair in differing_writes(where, what):
             points = [self.point(position, where.shape) for position in pair]
-            tell("write_write", [self.program], name, points, by_contract=self.program.scatters)
+            note_conflict("write_write", [self.program], name, points, by_contract=self.program.scatters)
 
     def point(self, position: int, shape: Sequence[int]) -> List[int]:
         """Returns the loop indices at a flat position of a value of that shape."""

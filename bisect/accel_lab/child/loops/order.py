@@ -17,7 +17,7 @@ import torch
 from . import memory as loop_memory
 from .access import Memory, SizeOf
 from .access_log import Conflict, Log
-from .conflicts import tell
+from .conflicts import note_conflict
 from .nest_trace import Program
 from .operations import Space
 
@@ -39,16 +39,16 @@ def run_checked(
     storages = loops.storages()
     two_types = any(len({flat.dtype for flat in flats}) > 1 for flats in storages.values())
     if two_types or max(math.prod(row) for row in sizes) > MOST_CHECKED:
-        tell("unchecked", programs, sorted(programs[0].written())[0], [])
+        note_conflict("unchecked", programs, sorted(programs[0].written())[0], [])
         return False
     log = Log(storages, loops.points)
     loops.run(log, None)
     log.close()
     for conflict in log.overwritten():
-        tell("write_write", programs, conflict.buffer, [loops.indices(p) for p in conflict.points])
+        note_conflict("write_write", programs, conflict.buffer, [loops.indices(p) for p in conflict.points])
     found = _read_conflict(loops, log)
     if found is not None:
-        tell("read_write", programs, found.buffer, [loops.indices(p) for p in found.points])
+        note_conflict("read_write", programs, found.buffer, [loops.indices(p) for p in found.points])
     if found is not None or log.overwritten():
         log.restore()
         for start, stop in log.pieces(len(parts) > 1):
@@ -171,13 +171,13 @@ class Points(Space):
 
 def _read_conflict(loops: _Loops, log: Log) -> Optional[Conflict]:
     """The conflict of a point that stores another value if other points run before or after it, or None."""
-    for alone in [False, True] if log.passes_on() else [False]:
-        again = log.again(alone)
+    for runs_first in [False, True] if log.passes_on() else [False]:
+        replay = log.replay(runs_first)
         try:
-            loops.run(again, None)
+            loops.run(replay, None)
         except (IndexError, RuntimeError):
             # A value that another point wrote makes an index out of bounds, so the order matters.
-            again.differs = 0 if again.differs is None else again.differs
-        if again.differs is not None:
-            return log.writer_of(again.differs)
+            replay.differs = 0 if replay.differs is None else replay.differs
+        if replay.differs is not None:
+            return log.writer_of(replay.differs)
     return None

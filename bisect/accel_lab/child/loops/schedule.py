@@ -52,7 +52,7 @@ class InOrder:
         Raises :class:`NotInterpretable` for an operation that only generated code defines.
         """
         V, ir = virtualized(), inductor_ir()
-        tell_post_grad(self._on_graph)
+        report_post_grad(self._on_graph)
         wrapper = V.graph.wrapper_code
         for step in self.nodes:
             self.current_node = step
@@ -228,7 +228,7 @@ def _inplace_names(kernel: Any) -> Dict[str, str]:
     }
 
 
-def tell_post_grad(on_graph: Optional[OnGraph]) -> None:
+def report_post_grad(on_graph: Optional[OnGraph]) -> None:
     V = virtualized()
     if on_graph is not None:
         module = getattr(V.graph, "orig_gm", None) or V.graph.module

@@ -85,13 +85,13 @@ class Writes:
         there = (row < len(self._cell)) & (self.where[safe] == where)
         return before, torch.where(there, self.point[safe], torch.full_like(where, self._points))
 
-    def reads(self, where: torch.Tensor, point: torch.Tensor, event: int, alone: bool) -> torch.Tensor:
-        """Returns what a point reads if no other point has started (``alone``), or if all have finished."""
+    def reads(self, where: torch.Tensor, point: torch.Tensor, event: int, runs_first: bool) -> torch.Tensor:
+        """Returns what a point reads if it ``runs_first``, or if it runs after all others."""
         old = self.before[where]
         mine, own = self.own(where, point, event)
         added = self.atomic[mine]
         theirs, other = self.other(where, point)
-        if alone:
+        if runs_first:
             added &= other  # an element that only this point adds to is as the first run left it
             summed = self._own_sum(mine) if bool(added.any()) else old
             stored = torch.where(self.atomic[mine], self.after[where], self.value[mine])

@@ -22,7 +22,7 @@ _OPS = ("call_function", "call_method", "call_module")
 _STATEFUL = ("set_grad_enabled", "inference_mode", "set_autocast", "set_deterministic")
 
 
-def units_of(gm: Any, turn: int) -> List[Dict[str, Any]]:
+def splittable_operators(gm: Any, turn: int) -> List[Dict[str, Any]]:
     """Lists the operators of a captured graph that can run outside of AOTAutograd.
 
     Each row has ``key``, ``target``, ``line`` (the user's) and ``operators`` (their number in the group).
@@ -64,7 +64,7 @@ def user_line(node: Any) -> str:
     return ""
 
 
-class Outside:
+class GraphSplitter:
     """Builds graphs in which the operators ``keys`` run eagerly; with no keys a graph is not split."""
 
     def __init__(self, keys: Any) -> None:

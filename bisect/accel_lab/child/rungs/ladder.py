@@ -15,9 +15,9 @@ import re
 import threading
 from typing import Any, Callable, Dict, List, Optional, Set
 
-from ..exceptions import NotApplicable, describe, lacking
+from ..exceptions import NotApplicable, describe, missing_torch_part
 from ..hooks.applications import Applications
-from ..hooks.dynamo import Front
+from ..hooks.dynamo import DynamoHooks
 from ..hooks.python_kernels import PythonKernels
 from ..hooks.subsystems import Subsystems
 from ..mixed_sources import lay_out
@@ -62,7 +62,7 @@ class Ladder:
         self.not_applicable = ""
         self.on_region: Optional[Callable[[], None]] = None
         self.on_compiler: Callable[[], None] = lambda: None
-        self.front = Front(switches["front"]) if switches.get("front") else None
+        self.front = DynamoHooks(switches["front"]) if switches.get("front") else None
         look, removed = switches.get("python_kernels"), switches.get("native_kernels") or ()
         self.python_kernels = PythonKernels(look, removed) if look or removed else None
         self._depth = threading.local()
@@ -275,7 +275,7 @@ class Ladder:
             seen.add(id(error))
             if type(error).__name__ in ("NotApplicable", "NotInterpretable") and not self.not_applicable:
                 self.not_applicable = str(error) or type(error).__name__
-            self.not_applicable = self.not_applicable or lacking(error)
+            self.not_applicable = self.not_applicable or missing_torch_part(error)
             error = error.__cause__ or error.__context__
 
     def _note_raised(self, region: Any, error: Any) -> None:

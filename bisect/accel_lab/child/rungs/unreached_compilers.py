@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, List, Tuple
 
 from ..artifacts import write_json
 from ..exceptions import type_name
-from ..torch_internals.entries import ENTRIES, LATER
+from ..torch_internals.entries import ENTRIES, RETURN_A_FUNCTION
 
 MAX_WRITES = 50
 #: Returns ``(nesting depth in torch.compile regions, exceptions raised by regions, calls of regions)``.
@@ -73,7 +73,7 @@ class Entries:
                 result = self._run(row, caught, original, args, kwargs)
             finally:
                 row["running"] -= 1
-            if name in LATER and isinstance(result, types.FunctionType):
+            if name in RETURN_A_FUNCTION and isinstance(result, types.FunctionType):
                 return self._later(row, result)
             return result
 

@@ -9,8 +9,8 @@ from typing import Any, Counter, Dict, Iterator, List, Optional, Set, Tuple
 import torch
 
 from .operators import Plan
+from .random_rounding import RandomRounding
 from .rows import Rows, Unfollowed
-from .shake import Shake
 from .tensors import (
     WIDE,
     adopt,
@@ -56,17 +56,17 @@ def made_of(real: Any, keys: Set[int]) -> List[torch.Tensor]:
 
 
 class Follower:
-    """One float64 run alongside the real run; with ``shake`` it rounds each result at random.
+    """One float64 run alongside the real run; with ``random_rounding`` it rounds each result at random.
 
     ``fallbacks`` counts the operators that could not be followed, ``followed`` the calls that were. Call all
     methods inside ``mode._aside()``, so that the script's state is not changed.
     """
 
-    def __init__(self, shake: Optional[Shake] = None) -> None:
+    def __init__(self, random_rounding: Optional[RandomRounding] = None) -> None:
         self.fallbacks: Counter[str] = collections.Counter()
         self.followed = 0
-        self.rows = Rows(wide_too=shake is not None)
-        self._shake = shake
+        self.rows = Rows(wide_too=random_rounding is not None)
+        self._random_rounding = random_rounding
 
     def values(self, tensor: torch.Tensor) -> Optional[torch.Tensor]:
         """Returns the float64 values of a tensor; None if they were lost or equal the tensor's own."""
@@ -86,7 +86,7 @@ class Follower:
         written = self.rows.after_write(op.writes)
         try:
             if takes_real:
-                self._take_real(op, written)
+                self._use_real_result(op, written)
             elif op.made or written:
                 self._follow(op, written)
         except Exception:
@@ -111,11 +111,11 @@ class Follower:
 
     def _follow(self, op: Operation, written: List[torch.Tensor]) -> None:
         """Runs the operator on shadows and keeps its results."""
-        if self._shake is None:
+        if self._random_rounding is None:
             narrow = any(t.dtype not in WIDE for t in op.made + written)
             if not narrow and not self.rows.any_of(op.inputs):
                 return  # float64 computed from exact float64
-        elif not self._shake.can(op.made + written):
+        elif not self._random_rounding.fits(op.made + written):
             self.rows.give_up(op.made + written)
             return
         if self._depends_on_lost(op, written):
@@ -134,7 +134,7 @@ class Follower:
         floats = any(t.is_floating_point() or t.is_complex() for t in op.inputs)
         with contextlib.nullcontext() if floats else _default_float64():
             twin = op.func(*args, **kwargs)
-        if self._shake is not None:
+        if self._random_rounding is not None:
             twin = self._rounded(op, written, twin)
         self._keep(op, written, twin, taken, was_exact)
         self.followed += 1
@@ -142,7 +142,7 @@ class Follower:
     def _depends_on_lost(self, op: Operation, written: List[torch.Tensor]) -> bool:
         """Whether an input that affects the result has no reference."""
         writes = {id(t) for t in written} if op.plan.overwrites else set()
-        chosen = {id(t) for name in op.plan.choosers for t in tensors_in(op.bound.get(name))}
+        chosen = {id(t) for name in op.plan.branch_arguments for t in tensors_in(op.bound.get(name))}
         for tensor in op.inputs:
             row = self.rows.find(tensor) if shadowed(tensor) else None
             if row is not None and row.values is None and id(tensor) not in writes | chosen:
@@ -162,30 +162,36 @@ class Follower:
             return leaf
         else:
             row = self.rows.find(leaf)
-            if row is None or row.values is None or name in op.plan.choosers:
+            if row is None or row.values is None or name in op.plan.branch_arguments:
                 twin = exact(leaf)
             else:
                 twin = view_of(row.values, leaf)
-            if self._shake is not None and op.plan.rounding == "inside" and name not in op.plan.choosers:
-                twin = self._shake.inside(twin, leaf.dtype)
+            if (
+                self._random_rounding is not None
+                and op.plan.rounding == "inside"
+                and name not in op.plan.branch_arguments
+            ):
+                twin = self._random_rounding.inside(twin, leaf.dtype)
         taken.add(storage_key(twin))
         return twin
 
     def _rounded(self, op: Operation, written: List[torch.Tensor], twin: Any) -> Any:
         """Rounds the float64 results at random, to the precision of the real ones."""
-        assert self._shake is not None
-        if op.plan.rounding == "none" and not self._shake.narrows(op.inputs, op.made + written):
+        assert self._random_rounding is not None
+        if op.plan.rounding == "none" and not self._random_rounding.narrows(op.inputs, op.made + written):
             return twin
         for tensor in written:
             row = self.rows.find(tensor)
             if row is not None and row.values is not None:
                 view = view_of(row.values, tensor)
-                copy_into(view, self._shake.result(view, tensor.dtype))
+                copy_into(view, self._random_rounding.result(view, tensor.dtype))
         made = [id(tensor) for tensor in op.made]
         reals, twins = list(tensors_in(op.real)), list(tensors_in(twin))
         if len(reals) != len(twins):
             raise Unfollowed("another number of outputs")
-        return [self._shake.result(b, a.dtype) if id(a) in made else b for a, b in zip(reals, twins)]
+        return [
+            self._random_rounding.result(b, a.dtype) if id(a) in made else b for a, b in zip(reals, twins)
+        ]
 
     def _keep(
         self, op: Operation, written: List[torch.Tensor], twin: Any, taken: Set[int], was_exact: bool
@@ -217,7 +223,7 @@ class Follower:
                 if not (was_exact and torch.equal(b, exact(a))):
                     self.rows.put(a, rows[key])
 
-    def _take_real(self, op: Operation, written: List[torch.Tensor]) -> None:
+    def _use_real_result(self, op: Operation, written: List[torch.Tensor]) -> None:
         """Treats the real result of a discrete or random operator as exact.
 
         Raises :class:`Unfollowed` if a random operator scaled rounded values.
@@ -245,8 +251,8 @@ class Follower:
         values = exact(source) if row is None or row.values is None else view_of(row.values, source)
         scale = 0.0 if probability == 1 else 1.0 / (1.0 - probability)
         twin = values * mask * scale
-        if self._shake is not None:
-            twin = self._shake.result(twin, result.dtype)
+        if self._random_rounding is not None:
+            twin = self._random_rounding.result(twin, result.dtype)
         self.rows.put(result, adopt(result, twin, set()))
         self.followed += 1
         return True

@@ -33,7 +33,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ..torch_internals import dispatch
 from .follower import Follower, Operation, made_of
 from .operators import Plan, kernel_key
-from .shake import Shake, unit
+from .random_rounding import RandomRounding, unit
 from .tensors import exact, shadowed, storage_key, tensors_in, view_of
 
 #: Number of randomly rounded runs of a recorded run; a single one may be off by chance.
@@ -52,8 +52,8 @@ class Number(NamedTuple):
 class ShadowMode(TorchDispatchMode):
     """Keeps float64 shadows; ``lookup`` returns that of a tensor, ``spread`` the effect of rounding on it.
 
-    ``draws`` is the number of additional runs that round at random (``shake``). ``half`` is true once an
-    operator has created a float16 or bfloat16 tensor.
+    ``draws`` is the number of additional runs that round at random (``random_rounding``). ``half`` is true
+    once an operator has created a float16 or bfloat16 tensor.
     """
 
     supports_higher_order_operators = True
@@ -61,8 +61,8 @@ class ShadowMode(TorchDispatchMode):
     def __init__(self, draws: int = 0) -> None:
         super().__init__()
         self._exact = Follower()
-        self._shaken = [Follower(Shake(seed)) for seed in range(draws)]
-        self._followers = [self._exact, *self._shaken]
+        self._rounded_runs = [Follower(RandomRounding(seed)) for seed in range(draws)]
+        self._followers = [self._exact, *self._rounded_runs]
         self.half = False
         self._numbers: Dict[complex, Optional[Number]] = {}
         self._plans: Dict[Any, Plan] = {}
@@ -97,7 +97,7 @@ class ShadowMode(TorchDispatchMode):
 
     def spread(self, tensor: torch.Tensor) -> Optional[torch.Tensor]:
         """Returns each element's RMS distance of the randomly rounded runs from float64; None if unknown."""
-        if threading.get_ident() != self._thread or not self._shaken:
+        if threading.get_ident() != self._thread or not self._rounded_runs:
             return None
         with _aside():
             if not shadowed(tensor):
@@ -107,7 +107,7 @@ class ShadowMode(TorchDispatchMode):
                 return None
             middle = exact(tensor) if kept is None or kept.values is None else view_of(kept.values, tensor)
             total = torch.zeros(tensor.shape, dtype=torch.float64, device=tensor.device)
-            for follower in self._shaken:
+            for follower in self._rounded_runs:
                 row = follower.rows.find(tensor)
                 if row is None:
                     continue  # nothing was rounded
@@ -115,7 +115,7 @@ class ShadowMode(TorchDispatchMode):
                     return None
                 moved = (view_of(row.values, tensor) - middle).abs()
                 total += torch.where(moved.isfinite(), moved, torch.zeros_like(moved)).square()
-            return (total / len(self._shaken)).sqrt()
+            return (total / len(self._rounded_runs)).sqrt()
 
     def number(self, value: complex) -> Optional[Number]:
         """Returns the reference of a number that came from a tensor (``item()``); None if not known."""

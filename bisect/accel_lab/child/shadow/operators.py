@@ -33,7 +33,7 @@ _DISCRETE = re.compile(
 )
 
 #: Arguments that select a branch; the shadow run uses their real values.
-_CHOOSERS: Dict[str, Tuple[str, ...]] = {
+_BRANCH_ARGUMENTS: Dict[str, Tuple[str, ...]] = {
     "threshold_backward": ("self",),
     "hardtanh_backward": ("self",),
     "hardsigmoid_backward": ("self",),
@@ -75,7 +75,7 @@ class Plan:
     intermediate values too).
     """
 
-    __slots__ = ("choosers", "kind", "name", "names", "overwrites", "rounding", "writes")
+    __slots__ = ("branch_arguments", "kind", "name", "names", "overwrites", "rounding", "writes")
 
     def __init__(self, func: Any) -> None:
         schema = func._schema
@@ -89,7 +89,7 @@ class Plan:
             writes |= {"running_mean", "running_var"} & set(self.names)
         self.writes: FrozenSet[str] = frozenset(writes)
         self.overwrites = bool(writes) and (writes == outs or self.name in _OVERWRITES)
-        self.choosers = frozenset(_CHOOSERS.get(base, ()))
+        self.branch_arguments = frozenset(_BRANCH_ARGUMENTS.get(base, ()))
         self.kind = self._kind(func, namespace, base)
         self.rounding = "none" if _MOVES.match(base) else "once" if _ONE_ROUNDING.match(base) else "inside"
 

@@ -30,7 +30,7 @@ def start_bisector(backend: Any, subsystem: str, maximum: int) -> bool:
     return bool(CompilerBisector.get_backend() == backend)
 
 
-def answer_bisector(ask: Callable[[str, Any], Any]) -> bool:
+def replace_bisector(ask: Callable[[str, Any], Any]) -> bool:
     """Replaces ``disable_subsystem`` by ``ask(subsystem, debug_info)``; False if this torch lacks it."""
     try:
         from torch._inductor.compiler_bisector import CompilerBisector

@@ -19,4 +19,4 @@ ENTRIES: Dict[str, Tuple[str, ...]] = {
     "torch.onnx": ("export", "dynamo_export"),
 }
 #: Entry points that return a function; the work is done when that function is called.
-LATER = frozenset({"torch._dynamo.export"})
+RETURN_A_FUNCTION = frozenset({"torch._dynamo.export"})

@@ -20,7 +20,7 @@ from accel_lab.numerics.depth import Depth, Operator
 from accel_lab.numerics.pairs import Pair, arrays, by_error, differing, pairs
 from accel_lab.numerics.recording import Recording
 from accel_lab.numerics.tolerances import ComparisonConfig
-from accel_lab.search.accelerator.replacements import Ask, switches
+from accel_lab.search.accelerator.replacements import Replacement, switches
 from accel_lab.search.localize.divergence import AS_IS, KEPT, Compared
 
 SCHEMA = "accel-lab/diff/1"
@@ -172,7 +172,9 @@ def _question(name: str, attempt: int = 0) -> Question:
     if name in (FLOAT64, "eager"):
         return Question(rung=Rung.UNCOMPILED, switches=(("shadow", True),), attempt=attempt)
     rung = _NAMES.get(name) or Rung(name)
-    return Question(rung=rung, switches=switches(Ask.MAIN) if rung is Rung.MOCK else (), attempt=attempt)
+    return Question(
+        rung=rung, switches=switches(Replacement.MAIN) if rung is Rung.MOCK else (), attempt=attempt
+    )
 
 
 def _recording(once: Once, name: str) -> Recording:

@@ -158,7 +158,7 @@ def lines_of(kept: list[Capsule], counts: dict[str, Any], code: int | None, fold
             "It said nothing of compiled graphs: it compiled none with Inductor, or did not end by itself."
         )
     for one in kept:
-        lines += ["", f"Capsule  {one.folder}", f"  {one.words}", f"  {one.said}"]
+        lines += ["", f"Capsule  {one.folder}", f"  {one.description}", f"  {one.verification}"]
         if one.verified:
             lines.append(f"  What is at fault: {command_line('accel-lab', 'bisect', one.folder)}")
     return lines if kept else [*lines, "Nothing that was checked was wrong.", f"folder   {folder}"]

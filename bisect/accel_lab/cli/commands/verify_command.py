@@ -118,15 +118,19 @@ def command(
 def _verify_capsule(path: Path, python: str, run: bool, yes: bool, timeout_s: float, as_json: bool) -> int:
     """Runs a capsule's script by itself; without ``run`` it only prints what the capsule holds."""
     capsule = read_capsule(path)
-    result: dict[str, Any] = {"capsule": str(path), "kind": capsule.data["kind"], "failure": capsule.words}
-    lines = [f"capsule: {capsule.words}"]
+    result: dict[str, Any] = {
+        "capsule": str(path),
+        "kind": capsule.data["kind"],
+        "failure": capsule.description,
+    }
+    lines = [f"capsule: {capsule.description}"]
     code = 0
     if run:
         _ask(path, Where(python=python, run=process.run, words="as you on this machine"), yes)
         capsule = finish_capsule(path, python, timeout_s=timeout_s)
         code = 0 if capsule.verified else 1
-        result |= {"result": "MATCH" if capsule.verified else "MISMATCH", "said": capsule.said}
-        lines.append(f"{result['result']}: {capsule.said}")
+        result |= {"result": "MATCH" if capsule.verified else "MISMATCH", "said": capsule.verification}
+        lines.append(f"{result['result']}: {capsule.verification}")
     if as_json:
         print_json({"said": "", **result})
     else:

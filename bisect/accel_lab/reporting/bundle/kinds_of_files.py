@@ -60,7 +60,7 @@ def paths_in(arg: str) -> list[str]:
     return [word for word in dict.fromkeys(words) if word and not word.startswith("-")]
 
 
-def is_passing(path: Path, run_dir: Path) -> bool:
+def is_temporary(path: Path, run_dir: Path) -> bool:
     """Whether a file is no input of the program: the lab's own, or a temporary file."""
     broad = Path(tempfile.gettempdir())
     return is_inside(path, run_dir) or path.parent == broad or "torchinductor" in str(path)

@@ -23,18 +23,18 @@ from .kinds_of_files import (
     is_environment,
     is_file,
     is_inside,
-    is_passing,
     is_run,
     is_secret,
+    is_temporary,
     paths_in,
     size_of,
 )
 from .local_imports import MAX_MODULES, imported_names, module_files
 
 #: Limits: files from one listed folder, unopened files, and bytes of one of these.
-MAX_LISTED, MAX_BESIDE = 500, 2_000
-MAX_BESIDE_BYTES = 5_000_000
-MAX_APART = 40
+MAX_LISTED, MAX_UNOPENED = 500, 2_000
+MAX_UNOPENED_BYTES = 5_000_000
+MAX_EXTERNAL = 40
 _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", ".git", ".hg", ".svn"})
 
 
@@ -61,7 +61,7 @@ class Member:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Apart:
+class ExternalFile:
     """A file that the program read and that is not packed: its path, its size in bytes, the reason."""
 
     path: str
@@ -84,11 +84,11 @@ class Project:
     pythonpath: tuple[str, ...] = ()
     stdin: Path | None = None
     members: list[Member] = field(default_factory=list)
-    apart: list[Apart] = field(default_factory=list)
+    apart: list[ExternalFile] = field(default_factory=list)
     watched: bool = False
 
     @property
-    def alone(self) -> bool:
+    def is_single_script(self) -> bool:
         """Whether the script is the only file."""
         return self.script is not None and len(self.members) <= 1 and not self.cwd and self.stdin is None
 
@@ -142,13 +142,13 @@ class _Maker:
         made.pythonpath = tuple(self._name(Path(path)) or "" for path in self._pythonpath())
         self._imports()
         if self._other_python():
-            self._beside("listed")
+            self._add_unopened("listed")
         elif whole:
-            self._beside("beside")
+            self._add_unopened("beside")
         made.cwd = self._name(self.cwd) or ""
         made.stdin = self.stdin
         made.members = sorted(self.found.values(), key=lambda m: m.name)
-        made.apart = self._apart()
+        made.apart = self._external_files()
         return made
 
     # -- folders ----------------------------------------------------------------------------------
@@ -267,11 +267,11 @@ class _Maker:
         handed = self.opened.get("handed", ())
         return bool(self.opened.get("spawned")) or any(path.endswith(".py") for path in handed)
 
-    def _beside(self, why: str) -> None:
+    def _add_unopened(self, why: str) -> None:
         """Adds the other files of the project, nearest first."""
         if is_broad(self.mounts[0][0]):
             return
-        waiting, left = [self.mounts[0][0]], MAX_BESIDE
+        waiting, left = [self.mounts[0][0]], MAX_UNOPENED
         while waiting and left > 0:
             for path in entries_of(waiting.pop(0)):
                 if path.name in _SKIPPED or path.name.startswith(".") or path.is_symlink():
@@ -279,26 +279,28 @@ class _Maker:
                 if path.is_dir():
                     if not is_environment(path) and path.resolve() != self.run_dir and not is_run(path):
                         waiting.append(path)
-                elif left > 0 and size_of(path) <= MAX_BESIDE_BYTES and self._take(path, why):
+                elif left > 0 and size_of(path) <= MAX_UNOPENED_BYTES and self._take(path, why):
                     left -= 1
 
-    def _apart(self) -> list[Apart]:
+    def _external_files(self) -> list[ExternalFile]:
         """Lists files that the program read but that are not packed: outside the project, or secret."""
         rows = []
         for path in dict.fromkeys([*self.opened.get("read", ()), *self.opened.get("handed", ())]):
             place = Path(path)
             name = self._name(place)
-            if name in self.found or is_passing(place, self.run_dir) or not is_file(place):
+            if name in self.found or is_temporary(place, self.run_dir) or not is_file(place):
                 continue
             if name is None and any(member.path == place for member in self.found.values()):
                 continue
             reason = "outside the script's folder"
             if name is not None:
                 reason = "secret, by its name" if is_secret(place) else "a link that leads out of the folder"
-            rows.append(Apart(path=path, size=size_of(place), reason=reason))
-        if len(rows) > MAX_APART:
-            more = Apart(path=f"{len(rows) - MAX_APART:,} more files", size=0, reason="outside the folder")
-            rows = [*rows[:MAX_APART], more]
+            rows.append(ExternalFile(path=path, size=size_of(place), reason=reason))
+        if len(rows) > MAX_EXTERNAL:
+            more = ExternalFile(
+                path=f"{len(rows) - MAX_EXTERNAL:,} more files", size=0, reason="outside the folder"
+            )
+            rows = [*rows[:MAX_EXTERNAL], more]
         return rows
 
 

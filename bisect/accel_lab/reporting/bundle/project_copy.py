@@ -15,7 +15,7 @@ from accel_lab.core.findings import Findings
 from accel_lab.reporting import run_files
 
 from .limits import MAX_FILE_BYTES, MAX_TOTAL_BYTES
-from .project import Apart, Member, Project, look
+from .project import ExternalFile, Member, Project, look
 
 #: In the run's folder: the description of the project, and its files by number.
 TABLE, FOLDER = "project.json", "project"
@@ -85,7 +85,7 @@ def _read(table: dict[str, Any], folder: Path) -> Project:
         name, origin = _text(row["name"]), Path(_text(row["path"]))
         project.members.append(Member(name=name, path=path, why=why, size=size, origin=origin, here=here))
     for row in table["apart"][:_MOST_ROWS]:
-        apart = Apart(path=_text(row["path"]), size=int(row["size"]), reason=_text(row["reason"]))
+        apart = ExternalFile(path=_text(row["path"]), size=int(row["size"]), reason=_text(row["reason"]))
         project.apart.append(apart)
     project.members.sort(key=lambda member: member.name)
     return project

@@ -178,7 +178,7 @@ def _add_project(found: Sources, findings: Findings, project: Project, script_te
         return
     found.args = project.args
     on = accelerator_of(findings)
-    if project.alone and files and not on:
+    if project.is_single_script and files and not on:
         found.files["repro.py"] = found.files[ORIGINAL + str(project.script)]
         files = [["repro.py", str(project.script)]]
     else:

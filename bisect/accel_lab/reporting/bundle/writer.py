@@ -27,7 +27,7 @@ from .entries import ARTIFACT_LIMIT, LOG_LIMIT, LOGS, REPORT, TOKENISE_LIMIT, En
 from .expected import expectation, message_rules, shown_by
 from .issue import issue_markdown
 from .limits import LIMIT_BYTES, shown_name
-from .project import Apart
+from .project import ExternalFile
 from .project_copy import project_of
 from .readme import Contents, readme
 from .size_budget import Dropped, Entry, Packed, choose
@@ -74,7 +74,7 @@ class BundleReport:
     warnings: tuple[str, ...]
     digest: str = ""
     missing: tuple[tuple[str, Path], ...] = ()
-    apart: tuple[Apart, ...] = ()
+    apart: tuple[ExternalFile, ...] = ()
     reduced: bool = False
     watched: bool = False
     left: tuple[Left, ...] = ()

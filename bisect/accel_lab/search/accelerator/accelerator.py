@@ -71,6 +71,6 @@ MOCK = Accelerator(
 )
 
 
-def accelerator_called(name: str) -> Accelerator:
+def accelerator_named(name: str) -> Accelerator:
     """Returns the accelerator whose adapter has this name."""
     return MOCK if name == MOCK.name else Accelerator(name=name)

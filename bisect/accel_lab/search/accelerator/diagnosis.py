@@ -12,14 +12,14 @@ from accel_lab.core.verdict import Verdict
 from accel_lab.search.bisection import Bisection, Options
 from accel_lab.search.lab import Lab
 from accel_lab.search.premise import Baseline
-from accel_lab.search.proof import qualify, unasked
+from accel_lab.search.proof import out_of_time, qualify
 
-from .accelerator import MOCK, accelerator_called
+from .accelerator import MOCK, accelerator_named
+from .accelerator_rungs import search_rungs
 from .case import Case
 from .part_search import search_parts
 from .premise import Premise
 from .replacements import offered
-from .way_search import search_ways
 
 
 class AcceleratorDiagnosis(Bisection):
@@ -32,7 +32,7 @@ class AcceleratorDiagnosis(Bisection):
         self, lab: Lab, probe: Probe, options: Options | None = None, *, adapter: str = MOCK.name
     ) -> None:
         super().__init__(lab, probe, options)
-        self._accelerator = accelerator_called(adapter)
+        self._accelerator = accelerator_named(adapter)
 
     def run(self) -> Findings:
         """Returns the findings; they name the culprit if the script fails on the accelerator.
@@ -44,7 +44,7 @@ class AcceleratorDiagnosis(Bisection):
         except OutOfTime:
             left, found = "the rest of the search below the accelerator", self.findings
             self._time.leave(left)
-            found.culprits = [qualify(culprit, [unasked(left)]) for culprit in found.culprits]
+            found.culprits = [qualify(culprit, [out_of_time(left)]) for culprit in found.culprits]
             found.verdict = "fails" if found.culprits else "inconclusive"
             return found
 
@@ -70,7 +70,7 @@ class AcceleratorDiagnosis(Bisection):
         if parts:
             search_parts(case, parts)
         else:
-            search_ways(case)
+            search_rungs(case)
         self.pair = case.pair
         found.verdict = "fails" if found.culprits else "inconclusive"
         self._keep_files(case)

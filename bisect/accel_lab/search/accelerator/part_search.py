@@ -16,16 +16,16 @@ from accel_lab.search.proof import Proof
 
 from .case import Case, culprit_of_script, fails_by_itself
 from .kernel import name_kernel
-from .replacements import COMBINATIONS, LABELS, Ask, Reading, read_table, switches
+from .replacements import COMBINATIONS, LABELS, Reading, Replacement, read_table, switches
 from .steps import name_step
 
 #: Settings whose change can hide a fault although they are not its cause.
-_SETTINGS = (Ask.SCRATCHPAD, Ask.CORES, Ask.POISON, Ask.CACHE)
+_SETTINGS = (Replacement.SCRATCHPAD, Replacement.CORES, Replacement.POISON, Replacement.CACHE)
 
 
-def search_parts(case: Case, parts: Sequence[Ask]) -> None:
+def search_parts(case: Case, parts: Sequence[Replacement]) -> None:
     """Names the part at fault, as far as replacing ``parts`` can show it."""
-    found, main = case.findings, switches(Ask.MAIN, case.accelerator)
+    found, main = case.findings, switches(Replacement.MAIN, case.accelerator)
     plain = case.runner.one(Rung.UNCOMPILED, main)
     found.ladder = [plain, case.top]
     if fails_by_itself(plain):
@@ -47,38 +47,38 @@ def _say_which_backend(case: Case, top: Step) -> None:
 
 
 class _PartSearch:
-    def __init__(self, case: Case, parts: Sequence[Ask]) -> None:
+    def __init__(self, case: Case, parts: Sequence[Replacement]) -> None:
         self._case = case
         self._parts = parts
-        self._rows: dict[Ask, Step] = {Ask.MAIN: case.top}
+        self._rows: dict[Replacement, Step] = {Replacement.MAIN: case.top}
 
     def run(self) -> None:
         case, found, rows = self._case, self._case.findings, self._rows
         accelerator = case.accelerator
         asked = case.runner.ask(
-            ((accelerator.rung, switches(ask, accelerator)) for ask in self._parts), "accelerator"
+            ((accelerator.rung, switches(row, accelerator)) for row in self._parts), "accelerator"
         )
         rows.update(
-            (ask, replace(step, switch=ask.value, label=LABELS[ask]))
-            for ask, step in zip(self._parts, asked, strict=True)
+            (row, replace(step, switch=row.value, label=LABELS[row]))
+            for row, step in zip(self._parts, asked, strict=True)
         )
         self._show()
-        reading = read_table({ask: step.verdict for ask, step in rows.items()}, accelerator)
+        reading = read_table({row: step.verdict for row, step in rows.items()}, accelerator)
         found.warnings += reading.contradictions
-        if reading.stage is None or reading.out is None:
+        if reading.stage is None or reading.passing_row is None:
             if not reading.contradictions:
                 found.warnings.append(
                     "it fails with both front ends and both back ends, and with every single part replaced: "
                     "what they share, or the surroundings, may be at fault"
                 )
             return
-        proof, evidence = self._prove(reading, reading.out)
+        proof, evidence = self._prove(reading, reading.passing_row)
         case.pair = Pair(
-            bad=(accelerator.rung, switches(Ask.MAIN, accelerator)),
-            good=(accelerator.rung, switches(reading.out, accelerator)),
-            without=LABELS[reading.out],
+            bad=(accelerator.rung, switches(Replacement.MAIN, accelerator)),
+            good=(accelerator.rung, switches(reading.passing_row, accelerator)),
+            without=LABELS[reading.passing_row],
         )
-        passing = [LABELS[ask] for ask in _SETTINGS if ask in rows and rows[ask].verdict is Verdict.GOOD]
+        passing = [LABELS[row] for row in _SETTINGS if row in rows and rows[row].verdict is Verdict.GOOD]
         if passing:
             evidence.append(Evidence.of(EvidenceKind.PASSES_WITH_PARTS, parts=passing))
         culprit = Culprit(
@@ -109,32 +109,37 @@ class _PartSearch:
 
     def _show(self) -> None:
         found = self._case.findings
-        found.ladder[-1] = self._rows[Ask.MAIN]
-        found.ablation = [step for ask, step in self._rows.items() if ask is not Ask.MAIN]
+        found.ladder[-1] = self._rows[Replacement.MAIN]
+        found.ablation = [step for row, step in self._rows.items() if row is not Replacement.MAIN]
 
-    def _prove(self, reading: Reading, out: Ask) -> tuple[Proof, list[Evidence]]:
+    def _prove(self, reading: Reading, out: Replacement) -> tuple[Proof, list[Evidence]]:
         """Repeats the pair: with the culprit it must fail, with the culprit replaced it must pass."""
         rows = self._rows
         # If one end was replaced, the row with both ends replaced lacks the culprit as well.
-        both = rows.get(Ask.BOTH)
+        both = rows.get(Replacement.BOTH)
         elsewhere = 0
-        if both is not None and both.verdict is Verdict.GOOD and out in COMBINATIONS and out is not Ask.BOTH:
+        if (
+            both is not None
+            and both.verdict is Verdict.GOOD
+            and out in COMBINATIONS
+            and out is not Replacement.BOTH
+        ):
             elsewhere = both.runs
         bad, good, proof = self._case.prove(
-            rows[Ask.MAIN],
+            rows[Replacement.MAIN],
             rows[out],
-            [step for ask, step in rows.items() if ask is not Ask.MAIN],
+            [step for row, step in rows.items() if row is not Replacement.MAIN],
             comparisons=len(self._parts),
             alternatives=reading.alternatives,
             passed_elsewhere=elsewhere,
         )
-        rows[Ask.MAIN], rows[out] = bad, good
+        rows[Replacement.MAIN], rows[out] = bad, good
         if good.verdict is not Verdict.GOOD or bad.verdict is not Verdict.BAD:
             self._case.findings.warnings.append("a row that passed at first failed when it was asked again")
         return proof, [
             Evidence.of(
                 EvidenceKind.PARTS_REPEATED,
-                main=LABELS[Ask.MAIN],
+                main=LABELS[Replacement.MAIN],
                 failures=bad.failures,
                 runs=bad.runs,
                 replaced=LABELS[out],

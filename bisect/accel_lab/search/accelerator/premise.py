@@ -40,7 +40,7 @@ class Premise:
         if not cold.was_run:
             said = "; ".join(cold.notes)
             unsaid = Evidence.of(EvidenceKind.ACCELERATOR_NOT_PREPARED)
-            found.contest("premise", Evidence.said(said) if said else unsaid)
+            found.add_doubt("premise", Evidence.said(said) if said else unsaid)
         found.target = lab.signature(cold)
         if found.target is None:
             self._values(found, cold)

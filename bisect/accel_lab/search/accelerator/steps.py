@@ -15,7 +15,7 @@ from accel_lab.search.proof import prove_component
 
 from .accelerator import MOCK, Accelerator
 from .case import Case
-from .replacements import Ask, Reading
+from .replacements import Reading, Replacement
 
 #: Maximum steps named when several are at fault together.
 MOST_NAMED = 3
@@ -74,8 +74,8 @@ def wrong_steps(outcome: Outcome, transfers: bool, accelerator: Accelerator = MO
 
 def name_step(case: Case, reading: Reading) -> Localization:
     """Localizes the steps whose replacement alone makes the failure disappear; else the result is empty."""
-    transfers = reading.out is Ask.TRANSFER
-    if not transfers and reading.out is not Ask.HOST:
+    transfers = reading.passing_row is Replacement.TRANSFER
+    if not transfers and reading.passing_row is not Replacement.HOST:
         return Localization()
     runner, accelerator = case.runner, case.accelerator
     traced = runner.one(accelerator.rung, accelerator.switches(options={"steps": True}), "steps")

@@ -10,7 +10,7 @@ from accel_lab.core.findings import ByDesign, Considered, Culprit
 from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
 from accel_lab.search.ladder_runner import Switches, tally_of
-from accel_lab.search.proof import Proof, prove_again, unasked
+from accel_lab.search.proof import Proof, out_of_time, prove_again
 
 from . import (
     autograd_refusal,
@@ -80,7 +80,7 @@ def ask(case: Case, moment: Moment) -> Rulings:
         except OutOfTime:
             words = f"another explanation: {alternative.name}"
             case.runner.lab.time_budget.leave(words)
-            rulings.considered.append(unasked(words))
+            rulings.considered.append(out_of_time(words))
             continue
         if ruling.row is not None:
             place = next(n for n, step in enumerate(case.ladder) if step.rung is Rung.AOT)
@@ -104,7 +104,7 @@ def ask(case: Case, moment: Moment) -> Rulings:
                 except OutOfTime:
                     words = "the proof's repeats"
                     case.runner.lab.time_budget.leave(words)
-                    rulings.considered.append(unasked(words))
+                    rulings.considered.append(out_of_time(words))
                     break
                 part = ruling.culprit.component
                 if part is not None and ruling.isolates:

@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 
 from accel_lab.core.verdict import Verdict
 
-from .delta import smallest
+from .companions import PieceId
+from .delta import ddmin
 from .hunks import Part, hunks_of, left_of
 from .pieces import Versions
-from .pool import Answer, Mixer, OutOfBudget, Place, Pool, raising
+from .pool import Answer, Mixer, OutOfBudget, Pool, raising
 
 #: Maximum files tested one by one if all of them together do not move the failure.
 MOST_FILES = 12
@@ -42,7 +43,7 @@ class Change:
     of the failing release, text with the difference).
     """
 
-    places: tuple[Place, ...]
+    places: tuple[PieceId, ...]
     diff: str
     both_ways: bool | None
     complete: bool
@@ -51,7 +52,7 @@ class Change:
     files: tuple[tuple[str, str, str], ...] = ()
 
     @property
-    def main(self) -> Place:
+    def main(self) -> PieceId:
         """The piece to name if there are several: the first."""
         return self.places[0]
 
@@ -85,7 +86,7 @@ class ChangeSearch:
         self._listener = listener
         self._runs = 0
         self._pool = Pool(mixer)
-        self._places: dict[Place, None] = {}
+        self._places: dict[PieceId, None] = {}
         self._broken = False
 
     def run(self) -> Change | NoChange:
@@ -118,7 +119,7 @@ class ChangeSearch:
 
     # -- which pieces ----------------------------------------------------------------------------------
 
-    def _first(self, paths: Sequence[str]) -> list[Place]:
+    def _first(self, paths: Sequence[str]) -> list[PieceId]:
         """Returns candidates of some files that together make the failure disappear; empty if none do.
 
         Functions that the culprit names are tried first, then all functions, then also the statements of
@@ -157,11 +158,11 @@ class ChangeSearch:
             (group for n, group in enumerate(single) if group not in single[:n] and self._gone(group)), []
         )
 
-    def _is_named(self, place: Place) -> bool:
+    def _is_named(self, place: PieceId) -> bool:
         own = _words(place[1])
         return any(words and words <= own for words in self._names)
 
-    def _without_broken(self, group: list[Place]) -> tuple[bool | None, list[Place]]:
+    def _without_broken(self, group: list[PieceId]) -> tuple[bool | None, list[PieceId]]:
         """Whether a group removes the failure, after dropping the pieces that made it fail in another way."""
         left = group
         for _ in range(MOST_BROKEN):
@@ -177,19 +178,17 @@ class ChangeSearch:
 
     # -- how small -------------------------------------------------------------------------------------
 
-    def _reduced(self, found: list[Place]) -> Change:
+    def _reduced(self, found: list[PieceId]) -> Change:
         best = found
         both_ways: bool | None = None
-        texts: dict[Place, str] = {}
+        texts: dict[PieceId, str] = {}
         try:
             files = list(dict.fromkeys(path for path, _ in found))
             if len(files) > 1:
-                kept = smallest(
-                    files, lambda some: self._gone([place for place in found if place[0] in some])
-                )
+                kept = ddmin(files, lambda some: self._gone([place for place in found if place[0] in some]))
                 best = [place for place in found if place[0] in kept]
             before = len(best)
-            best = smallest(best, lambda some: self._said(some, before))
+            best = ddmin(best, lambda some: self._said(some, before))
             both_ways = self._both_ways(best)
             if both_ways is not False:
                 needed, texts = self._inside(best)
@@ -202,7 +201,7 @@ class ChangeSearch:
             return self._change(best, texts, both_ways, complete=False)
         return self._change(best, texts, both_ways, complete=True)
 
-    def _class_of(self, places: Sequence[Place]) -> list[Place]:
+    def _class_of(self, places: Sequence[PieceId]) -> list[PieceId]:
         """Returns the pieces with all that changed in their classes; empty if that adds nothing.
 
         Where a release reworked a class, one of its methods works in the other release only with the others.
@@ -216,16 +215,16 @@ class ChangeSearch:
             found.update(dict.fromkeys((path, one) for one in mates))
         return list(found) if len(found) > len(places) else []
 
-    def _said(self, some: Sequence[Place], before: int) -> bool | None:
+    def _said(self, some: Sequence[PieceId], before: int) -> bool | None:
         self._listener(f"{len(some)} of {before} pieces, in {some[0][0].removeprefix('torch/')}")
         return self._gone(some)
 
-    def _inside(self, places: list[Place]) -> tuple[list[Place], dict[Place, str]]:
+    def _inside(self, places: list[PieceId]) -> tuple[list[PieceId], dict[PieceId, str]]:
         """Returns the pieces of which lines are needed, and their texts with only those lines exchanged.
 
         A piece that was needed only because another whole piece calls it is dropped.
         """
-        bases: dict[Place, str] = {}
+        bases: dict[PieceId, str] = {}
         parts: list[Part] = []
         for place in places:
             versions = self._mixer.failing(place[0])
@@ -236,9 +235,9 @@ class ChangeSearch:
                 continue
             bases[place] = base.text
             parts += [(place, hunk) for hunk in hunks_of(base.text, other.text)]
-        return left_of(smallest(parts, lambda some: self._gone(*left_of(some, bases))), bases)
+        return left_of(ddmin(parts, lambda some: self._gone(*left_of(some, bases))), bases)
 
-    def _both_ways(self, places: list[Place]) -> bool | None:
+    def _both_ways(self, places: list[PieceId]) -> bool | None:
         chosen = self._pool.chosen(places, failing=False)
         if not self._pool.native_fits(chosen, failing=False):
             return None
@@ -255,11 +254,11 @@ class ChangeSearch:
 
     # -- asking ----------------------------------------------------------------------------------------
 
-    def _gone(self, places: Sequence[Place], instead: Mapping[Place, str] | None = None) -> bool | None:
+    def _gone(self, places: Sequence[PieceId], instead: Mapping[PieceId, str] | None = None) -> bool | None:
         """Whether the failing release passes with these pieces; None if it fails in another way."""
         return _gone(self._answer(places, instead).verdict)
 
-    def _answer(self, places: Sequence[Place], instead: Mapping[Place, str] | None = None) -> Answer:
+    def _answer(self, places: Sequence[PieceId], instead: Mapping[PieceId, str] | None = None) -> Answer:
         chosen = self._pool.chosen(places, failing=True, instead=instead)
         texts = self._pool.texts(chosen, failing=True, instead=instead)
         if texts is None:
@@ -270,7 +269,7 @@ class ChangeSearch:
     # -- the answer ------------------------------------------------------------------------------------
 
     def _change(
-        self, places: list[Place], texts: Mapping[Place, str], both_ways: bool | None, *, complete: bool
+        self, places: list[PieceId], texts: Mapping[PieceId, str], both_ways: bool | None, *, complete: bool
     ) -> Change:
         lines: list[str] = []
         files = []

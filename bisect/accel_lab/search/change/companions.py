@@ -13,7 +13,7 @@ from .pieces import Piece, Versions
 #: Maps the path of a file to the keys of its pieces.
 Chosen = Mapping[str, frozenset[str]]
 #: A piece: the path of its file and its key.
-Where = tuple[str, str]
+PieceId = tuple[str, str]
 ROUNDS = 6
 #: A name that more pieces define or call is ambiguous.
 MOST_MEANT = 12
@@ -29,10 +29,10 @@ class Names:
 
     def __init__(self, files: Iterable[Versions]) -> None:
         self._known: set[str] = set()
-        self._members: dict[str, list[Where]] = {}
-        self._functions: dict[str, list[tuple[Where, Piece, Piece]]] = {}
-        self._callers: dict[str, list[tuple[Where, str]]] = {}
-        self._statements: dict[Where, list[Where]] = {}
+        self._members: dict[str, list[PieceId]] = {}
+        self._functions: dict[str, list[tuple[PieceId, Piece, Piece]]] = {}
+        self._callers: dict[str, list[tuple[PieceId, str]]] = {}
+        self._statements: dict[PieceId, list[PieceId]] = {}
         for versions in files:
             self._read(versions)
 
@@ -53,7 +53,7 @@ class Names:
                 if two is not None and one.is_function:
                     self._functions.setdefault(_last(key), []).append((where, one, two))
 
-    def wanted(self, where: Where, text: str) -> Iterable[Where]:
+    def wanted(self, where: PieceId, text: str) -> Iterable[PieceId]:
         """Yields the pieces that a piece with this text needs, other than module-level names."""
         path, key = where
         for name in _attributes(text):
@@ -70,12 +70,12 @@ class Names:
             )
         yield from self._left_behind(where, text)
 
-    def without(self, where: Where) -> Iterable[Where]:
+    def without(self, where: PieceId) -> Iterable[PieceId]:
         """Yields statements of the same class or module that use a removed piece, such as a method table."""
         path, key = where
         yield from self._few(self._statements.get((path, key.partition("#")[0]), []))
 
-    def _left_behind(self, where: Where, text: str) -> Iterable[Where]:
+    def _left_behind(self, where: PieceId, text: str) -> Iterable[PieceId]:
         """Yields callers that use the base's signature of a function, which it no longer accepts."""
         own = next((row for row in self._functions.get(_last(where[1]), ()) if row[0] == where), None)
         if own is None:
@@ -95,7 +95,7 @@ class Names:
         yield from self._few(callers)
 
     @staticmethod
-    def _few(places: list[Where]) -> list[Where]:
+    def _few(places: list[PieceId]) -> list[PieceId]:
         """Keeps only the ``__init__`` that sets an attribute, if any; too many places count as none."""
         first = [where for where in places if _last(where[1]) == "__init__"] or places
         return first if len(first) <= MOST_MEANT else []
@@ -105,7 +105,7 @@ def closure(
     chosen: Chosen,
     module: Callable[[str], Versions | None],
     names: Names | None = None,
-    instead: Mapping[Where, str] | None = None,
+    instead: Mapping[PieceId, str] | None = None,
 ) -> dict[str, frozenset[str]]:
     """Returns the chosen pieces with everything that they need.
 
@@ -124,7 +124,7 @@ def closure(
                 continue
             for key in keys:
                 piece = versions.other.by_key.get(key)
-                needed: list[Where] = []
+                needed: list[PieceId] = []
                 if piece is not None:
                     text = (instead or {}).get((path, key), piece.text)
                     needed += _needs(versions, text, module)

@@ -11,18 +11,18 @@ from typing import TypeVar
 Item = TypeVar("Item")
 
 
-def smallest(items: Sequence[Item], does_it: Callable[[Sequence[Item]], bool | None]) -> list[Item]:
+def ddmin(items: Sequence[Item], has_effect: Callable[[Sequence[Item]], bool | None]) -> list[Item]:
     """Returns a part of ``items`` that has the effect and from which no tested chunk can be removed.
 
-    ``does_it`` must be True for all items; None means unresolved and counts as False. No subset is tested
-    twice. Exceptions of ``does_it`` propagate.
+    ``has_effect`` must be True for all items; None means unresolved and counts as False. No subset is tested
+    twice. Exceptions of ``has_effect`` propagate.
     """
     known: dict[tuple[int, ...], bool | None] = {}
 
     def ask(places: Sequence[int]) -> bool | None:
         key = tuple(places)
         if key not in known:
-            known[key] = does_it([items[place] for place in key])
+            known[key] = has_effect([items[place] for place in key])
         return known[key]
 
     current, chunks = list(range(len(items))), 2

@@ -10,20 +10,18 @@ from typing import Protocol
 from accel_lab.core.verdict import Verdict
 
 from .calls import fitted
-from .companions import Chosen, Names, closure
+from .companions import Chosen, Names, PieceId, closure
 from .pieces import Versions, is_python
 
-#: A candidate: the path of a file and the key of a piece in it.
-Place = tuple[str, str]
 #: A use of a name of torch's compiled part.
 NATIVE = re.compile(r"\b_C\.(\w+)")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Executed:
+class ExecutedCode:
     """The functions and files that the failing run of the failing release executed."""
 
-    functions: frozenset[Place]
+    functions: frozenset[PieceId]
     files: frozenset[str]
 
 
@@ -54,7 +52,7 @@ class Mixer(Protocol):
     def native_names(self, failing: bool) -> frozenset[str]:
         """Returns the ``torch._C`` names that a release's sources use, so its compiled part has them."""
 
-    def executed(self, places: Sequence[Place], paths: Sequence[str]) -> Executed | None:
+    def executed(self, places: Sequence[PieceId], paths: Sequence[str]) -> ExecutedCode | None:
         """Returns which functions the failing run calls and which files it imports; None if unknown."""
 
     def ask(self, failing: bool, texts: Mapping[str, str]) -> Answer:
@@ -72,14 +70,14 @@ class Pool:
         self._paths: dict[str, None] = {}
         self._names: dict[bool, Names] = {}
         #: Pieces known not to be the change, or to break any mix that contains them.
-        self.left_out: set[Place] = set()
+        self.left_out: set[PieceId] = set()
 
-    def candidates(self, paths: Sequence[str]) -> tuple[list[Place], list[Place]]:
+    def candidates(self, paths: Sequence[str]) -> tuple[list[PieceId], list[PieceId]]:
         """Returns the changed pieces that take effect in the failing run: functions, and other statements."""
         if not self._paths.keys() >= set(paths):
             self._paths.update(dict.fromkeys(paths))
             self._names.clear()
-        changed: list[tuple[Place, bool]] = []
+        changed: list[tuple[PieceId, bool]] = []
         for path in paths:
             versions = self._mixer.failing(path)
             if versions is None:
@@ -106,7 +104,7 @@ class Pool:
         )
 
     def chosen(
-        self, places: Sequence[Place], *, failing: bool, instead: Mapping[Place, str] | None = None
+        self, places: Sequence[PieceId], *, failing: bool, instead: Mapping[PieceId, str] | None = None
     ) -> dict[str, frozenset[str]]:
         """Returns the pieces and what they need, to put into the failing or the passing release.
 
@@ -118,7 +116,7 @@ class Pool:
         return closure(by_path(places), module, self._names[failing], instead)
 
     def texts(
-        self, chosen: Chosen, *, failing: bool, instead: Mapping[Place, str] | None = None
+        self, chosen: Chosen, *, failing: bool, instead: Mapping[PieceId, str] | None = None
     ) -> dict[str, str] | None:
         """Returns each file with the chosen pieces; None if one of them is not valid Python."""
         texts = {}
@@ -151,7 +149,7 @@ class Pool:
                 return False
         return True
 
-    def _fits(self, place: Place) -> bool:
+    def _fits(self, place: PieceId) -> bool:
         """Whether a piece alone uses only ``torch._C`` names that the failing release has."""
         return self.native_fits(by_path([place]), failing=True)
 
@@ -165,7 +163,7 @@ def _fit(versions: Versions, key: str) -> str:
     return text if text != other.text else ""
 
 
-def by_path(places: Sequence[Place]) -> dict[str, frozenset[str]]:
+def by_path(places: Sequence[PieceId]) -> dict[str, frozenset[str]]:
     """Maps each file to the keys of its pieces."""
     found: dict[str, set[str]] = {}
     for path, key in places:
@@ -173,7 +171,7 @@ def by_path(places: Sequence[Place]) -> dict[str, frozenset[str]]:
     return {path: frozenset(keys) for path, keys in found.items()}
 
 
-def raising(frames: Sequence[tuple[str, str]], places: Collection[Place]) -> list[Place]:
+def raising(frames: Sequence[tuple[str, str]], places: Collection[PieceId]) -> list[PieceId]:
     """Returns the pieces of the innermost matching frame; a frame has no class, so all of that name."""
     for file, function in reversed(frames):
         found = [

@@ -17,7 +17,7 @@ from accel_lab.core.stages import Stage
 from accel_lab.core.verdict import Verdict
 from accel_lab.search import frames
 from accel_lab.search.ladder_runner import LadderRunner
-from accel_lab.search.proof import prove_component, unasked
+from accel_lab.search.proof import out_of_time, prove_component
 from accel_lab.search.sanitizer import show_fault
 
 from .front_end import STAGES as FRONT
@@ -50,7 +50,7 @@ def localize_component(
     except OutOfTime:
         left = f"the component of {stage.value}"
         runner.lab.time_budget.leave(left)
-        return Localization(component=_from_frames(at.outcome, stage), evidence=[unasked(left).why])
+        return Localization(component=_from_frames(at.outcome, stage), evidence=[out_of_time(left).why])
     if result.component is None:
         return result
     questions = runner.counts.get("component", 0) - before
@@ -66,7 +66,7 @@ def localize_component(
     except OutOfTime:
         left = "the repeats that would prove the component"
         runner.lab.time_budget.leave(left)
-        return replace(result, passing_run=None, evidence=[*result.evidence, unasked(left).why])
+        return replace(result, passing_run=None, evidence=[*result.evidence, out_of_time(left).why])
     return replace(result, component=component, evidence=[*result.evidence, *flaky])
 
 

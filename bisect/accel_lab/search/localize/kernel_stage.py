@@ -59,18 +59,18 @@ def split(runner: LadderRunner, ladder: Sequence[Step], *, full: bool) -> Split:
         if unfused is not None:
             result.evidence.append(unfused.evidence(Stage.LOWERING))
             result.component = unfused.component()
-        _doubt(runner, result, Rung.LOOPS)
+        _check_settings_on_loops(runner, result, Rung.LOOPS)
     elif loops is Verdict.GOOD and unfused is not None and not (_crashes(top) or _compile_error(top)):
-        _by_order(result, Stage.LOWERING, unfused)
+        _blame_order(result, Stage.LOWERING, unfused)
     elif loops is Verdict.GOOD and scheduled is Verdict.BAD:
         result.stage = Stage.SCHEDULER
         result.evidence.append(Evidence.of(EvidenceKind.SCHEDULED_LOOPS_FAIL))
         result.evidence += [fused.evidence(Stage.SCHEDULER)] if fused else []
-        _doubt(runner, result, Rung.SCHEDULED)
+        _check_settings_on_loops(runner, result, Rung.SCHEDULED)
     elif loops is Verdict.GOOD and fused is not None and not (_crashes(top) or _compile_error(top)):
-        _by_order(result, Stage.SCHEDULER, fused)
+        _blame_order(result, Stage.SCHEDULER, fused)
     elif loops is Verdict.GOOD and scheduled is Verdict.GOOD:
-        _below_scheduler(runner, result, top, fixes)
+        _blame_below_scheduler(runner, result, top, fixes)
         for step in inner[:1]:
             result.alternatives += order_conflicts.left_open(step)
     else:
@@ -90,7 +90,7 @@ def _verdict(steps: Sequence[Step], rung: Rung) -> Verdict:
     return next((step.verdict for step in steps if step.rung is rung), Verdict.SKIP)
 
 
-def _doubt(runner: LadderRunner, result: Split, rung: Rung) -> None:
+def _check_settings_on_loops(runner: LadderRunner, result: Split, rung: Rung) -> None:
     """Checks that a setting which fixes the generated code also fixes the loop IR that it comes from."""
     fixes = [s for s in result.ablation if s.verdict is Verdict.GOOD and s.switch != "fallback"]
     below = runner.ask([(rung, step.settings) for step in fixes], "kernel split")
@@ -104,7 +104,7 @@ def _doubt(runner: LadderRunner, result: Split, rung: Rung) -> None:
         result.alternatives.append(Considered(name="two_failures", open=bool(apart), why=why))
 
 
-def _by_order(result: Split, stage: Stage, conflict: order_conflicts.OrderConflict) -> None:
+def _blame_order(result: Split, stage: Stage, conflict: order_conflicts.OrderConflict) -> None:
     """Blames a stage whose loop IR is right in the interpreter's order but not in another order.
 
     Without this, passing rungs would blame code generation (#174074: a repeated index).
@@ -116,7 +116,7 @@ def _by_order(result: Split, stage: Stage, conflict: order_conflicts.OrderConfli
     result.alternatives.append(Considered(name=order_conflicts.NAME, open=True, why=why))
 
 
-def _below_scheduler(runner: LadderRunner, result: Split, top: Step, fixes: set[str]) -> None:
+def _blame_below_scheduler(runner: LadderRunner, result: Split, top: Step, fixes: set[str]) -> None:
     """Blames a part below the scheduler (or fusing), as each loop nest is right as scheduled."""
     result.evidence.append(Evidence.of(EvidenceKind.SCHEDULED_LOOPS_PASS))
     raised = top.outcome.raised

@@ -14,7 +14,7 @@ from accel_lab.search import frames
 from accel_lab.search.alternatives import registry
 from accel_lab.search.alternatives.case import Case, Moment
 from accel_lab.search.ladder import row
-from accel_lab.search.proof import unasked
+from accel_lab.search.proof import out_of_time
 
 from . import kernel_stage
 from .components import localize_component
@@ -87,7 +87,7 @@ def _split(case: Case, full: bool) -> kernel_stage.Split:
         case.runner.lab.time_budget.leave(left)
         pair = Evidence.of(EvidenceKind.PASSES_AND_FAILS_AT, below=str(case.reading.last_good), at=case.start)
         return kernel_stage.Split(
-            stage=Stage.KERNEL, ladder=case.ladder, evidence=[pair], alternatives=[unasked(left)]
+            stage=Stage.KERNEL, ladder=case.ladder, evidence=[pair], alternatives=[out_of_time(left)]
         )
 
 

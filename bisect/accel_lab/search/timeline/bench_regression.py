@@ -58,7 +58,7 @@ def _row(row: Measurement, base: BaseRow | None, level: float) -> RowChange:
     if least_chance(len(now), len(then)) > level and abs(ratio - 1.0) > LEAST_CHANGE:
         change = Change.TOO_FEW
     elif slower <= level and ratio > 1.0 + LEAST_CHANGE:
-        change = Change.SLOWER if _also_beside_eager(row, base, level) else Change.MACHINE
+        change = Change.SLOWER if _slower_relative_to_eager(row, base, level) else Change.MACHINE
     elif faster <= level and ratio < 1.0 - LEAST_CHANGE:
         change = Change.FASTER
     return RowChange(
@@ -72,7 +72,7 @@ def _row(row: Measurement, base: BaseRow | None, level: float) -> RowChange:
     )
 
 
-def _also_beside_eager(row: Measurement, base: BaseRow, level: float) -> bool:
+def _slower_relative_to_eager(row: Measurement, base: BaseRow, level: float) -> bool:
     """Whether the times relative to eager grew too; True if there are no eager times to compare."""
     now = _over(row.samples_ms, row.eager_samples_ms)
     then = _over(base.samples_ms, base.eager_samples_ms)

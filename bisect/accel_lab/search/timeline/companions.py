@@ -57,7 +57,7 @@ def blame(good: FlipSide, bad: FlipSide, ask: JudgeSwapped) -> Blame:
         return Blame(culprits=(TORCH,), proven=proof.proven, sentence=f"torch: {summary}", open=alone)
     swapper = _Swapper(good=good, bad=bad, names=names, ask=ask)
     pair = swapper.pairs([names])[0]
-    if pair.acquits or len(names) == 1:
+    if pair.blames_torch or len(names) == 1:
         return _blame_of(swapper, alone, pair, {names[0]: pair} if len(names) == 1 else {})
     singles = dict(zip(names, swapper.pairs([(name,) for name in names]), strict=True))
     able = tuple(name for name in names if singles[name].judged)
@@ -65,7 +65,7 @@ def blame(good: FlipSide, bad: FlipSide, ask: JudgeSwapped) -> Blame:
         # A companion that cannot be separated from torch spoils the swap of all, so the others are swapped
         # alone.
         rest = swapper.pairs([able])[0]
-        if rest.acquits:
+        if rest.blames_torch:
             alone = (*alone, *(name for name in names if name not in able))
             return _blame_of(swapper, alone, rest, singles)
     return _blame_of(swapper, alone, pair, singles)
@@ -75,25 +75,26 @@ def blame(good: FlipSide, bad: FlipSide, ask: JudgeSwapped) -> Blame:
 class _Pair:
     """Some companions swapped both ways.
 
-    ``taken``: the bad side's torch with the good side's companions; ``brought``: the reverse.
+    ``swapped_into_bad``: the bad side's torch with the good side's companions; ``swapped_into_good``: the
+    reverse.
     """
 
-    taken: Verdict
-    brought: Verdict
+    swapped_into_bad: Verdict
+    swapped_into_good: Verdict
 
     @property
     def judged(self) -> bool:
-        return {self.taken, self.brought} <= {Verdict.GOOD, Verdict.BAD}
+        return {self.swapped_into_bad, self.swapped_into_good} <= {Verdict.GOOD, Verdict.BAD}
 
     @property
-    def convicts(self) -> bool:
+    def blames_companions(self) -> bool:
         """Whether swapping them fixes the bad side and breaks the good side."""
-        return self.taken is Verdict.GOOD and self.brought is Verdict.BAD
+        return self.swapped_into_bad is Verdict.GOOD and self.swapped_into_good is Verdict.BAD
 
     @property
-    def acquits(self) -> bool:
+    def blames_torch(self) -> bool:
         """Whether swapping them changes neither side: the failure stays with torch."""
-        return self.taken is Verdict.BAD and self.brought is Verdict.GOOD
+        return self.swapped_into_bad is Verdict.BAD and self.swapped_into_good is Verdict.GOOD
 
 
 class _Swapper:
@@ -111,10 +112,10 @@ class _Swapper:
             for group in groups
         ]
         pairs = []
-        for group, (taken, brought) in zip(groups, jobs, strict=True):
-            one = self._keep(self.bad, self.good, group, "bad", taken)
-            two = self._keep(self.good, self.bad, group, "good", brought)
-            pairs.append(_Pair(taken=one, brought=two))
+        for group, (into_bad, into_good) in zip(groups, jobs, strict=True):
+            one = self._keep(self.bad, self.good, group, "bad", into_bad)
+            two = self._keep(self.good, self.bad, group, "good", into_good)
+            pairs.append(_Pair(swapped_into_bad=one, swapped_into_good=two))
         return pairs
 
     def _pins(self, own: FlipSide, other: FlipSide, group: Sequence[str]) -> dict[str, str]:
@@ -154,9 +155,11 @@ class _Swapper:
 def _blame_of(swapper: _Swapper, alone: tuple[str, ...], pair: _Pair, singles: Mapping[str, _Pair]) -> Blame:
     """Returns the blame from all runs. ``pair`` is that of the largest group that could be swapped."""
     good, bad, names = swapper.good, swapper.bad, swapper.names
-    cleared = names if pair.acquits and not singles else tuple(n for n in names if singles[n].acquits)
+    cleared = (
+        names if pair.blames_torch and not singles else tuple(n for n in names if singles[n].blames_torch)
+    )
     unsure = (*alone, *(n for n in names if n in singles and not singles[n].judged and n not in alone))
-    convicted = tuple(n for n in names if n in singles and singles[n].convicts)
+    blamed = tuple(n for n in names if n in singles and singles[n].blames_companions)
 
     def verdict(culprits: tuple[str, ...], isolated: bool, sentence: str) -> Blame:
         """Builds the blame; ``isolated``: both runs of a pair point to exactly these."""
@@ -173,23 +176,23 @@ def _blame_of(swapper: _Swapper, alone: tuple[str, ...], pair: _Pair, singles: M
 
     changes = {n: f"{n} {good.companions[n]} -> {bad.companions[n]}" for n in names}
     every = _and(changes[n] for n in names)
-    if pair.acquits:
+    if pair.blames_torch:
         return verdict(
             (TORCH,),
             not alone,
             f"torch: torch {bad.torch} also fails with the companions of {good.torch}, "
             f"and torch {good.torch} passes with those of {bad.torch} ({every})",
         )
-    if convicted:
+    if blamed:
         return verdict(
-            convicted,
-            len(convicted) == 1,
-            f"not torch but {_and(changes[n] for n in convicted)}: downgrading it fixes torch {bad.torch}, "
+            blamed,
+            len(blamed) == 1,
+            f"not torch but {_and(changes[n] for n in blamed)}: downgrading it fixes torch {bad.torch}, "
             f"upgrading it breaks torch {good.torch}",
         )
-    if pair.convicts:
+    if pair.blames_companions:
         left = tuple(n for n in names if n not in cleared)
-        if left != names and not swapper.pairs([left])[0].convicts:
+        if left != names and not swapper.pairs([left])[0].blames_companions:
             left = names
         return verdict(
             left,
@@ -197,8 +200,10 @@ def _blame_of(swapper: _Swapper, alone: tuple[str, ...], pair: _Pair, singles: M
             f"not torch but its companions together ({_and(changes[n] for n in left)}): downgrading "
             f"all fixes torch {bad.torch}, upgrading all breaks torch {good.torch}; none alone does both",
         )
-    if pair.judged and pair.taken is Verdict.GOOD:
-        needed = tuple(n for n in names if n in singles and singles[n].taken is Verdict.GOOD) or names
+    if pair.judged and pair.swapped_into_bad is Verdict.GOOD:
+        needed = (
+            tuple(n for n in names if n in singles and singles[n].swapped_into_bad is Verdict.GOOD) or names
+        )
         return verdict(
             (TORCH, *needed),
             len(needed) == 1 and not alone,
@@ -223,17 +228,17 @@ def _half(
     bad: FlipSide,
 ) -> Blame:
     """Handles swaps of which at most one could be judged: never proven."""
-    if pair.taken is Verdict.BAD:
+    if pair.swapped_into_bad is Verdict.BAD:
         return verdict(
             (TORCH,),
             False,
             f"torch, likely: torch {bad.torch} also fails with the companions of {good.torch}",
         )
-    if pair.brought is Verdict.GOOD:
+    if pair.swapped_into_good is Verdict.GOOD:
         return verdict(
             (TORCH,), False, f"torch, likely: torch {good.torch} passes with the companions of {bad.torch}"
         )
-    if Verdict.GOOD is pair.taken or Verdict.BAD is pair.brought:
+    if Verdict.GOOD is pair.swapped_into_bad or Verdict.BAD is pair.swapped_into_good:
         left = tuple(n for n in names if n not in cleared)
         return verdict(
             left, False, f"a companion, likely ({', '.join(left)}): only one of the two swaps could be judged"

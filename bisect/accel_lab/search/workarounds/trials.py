@@ -104,7 +104,7 @@ class Trials:
 
     def _plain_verdict(self, outcome: Outcome, silent: bool) -> Verdict:
         """Returns the verdict of a plain run; for a silent failure GOOD only means that it ends well."""
-        if self.lab.cannot_tell(outcome):
+        if self.lab.oracle_undecided(outcome):
             return Verdict.SKIP
         signature = self.lab.signature(outcome)
         if silent:

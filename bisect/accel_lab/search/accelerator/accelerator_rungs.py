@@ -1,7 +1,7 @@
-"""Searches an accelerator's own rungs ("ways") for the first that fails after one that passes.
+"""Searches an accelerator's own rungs for the first that fails after one that passes.
 
-An adapter without ways is a black box: the failure is inside or outside. With ways, the part that a way adds
-is at fault if that way fails and the previous one passes.
+An adapter without rungs of its own is a black box: the failure is inside or outside. With them, the part that
+a rung adds is at fault if that rung fails and the previous one passes.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from accel_lab.search.premise import wrong_values
 from .accelerator import Accelerator
 from .case import Case, culprit_of_script
 
-#: The way that the child provides: the adapter's graphs with its decompositions, run by torch on the host.
+#: The rung that the child provides: the adapter's graphs with its decompositions, run by torch on the host.
 GRAPHS = "graphs"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Way:
+class AcceleratorRung:
     """One row: how the script runs, and what is at fault if it fails and the previous row passes."""
 
     rung: Rung
@@ -35,21 +35,23 @@ class Way:
     part: str = ""
 
 
-def ways_of(accelerator: Accelerator, *outcomes: Outcome) -> list[Way]:
-    """Returns all rows, the unchanged accelerator last; an outcome's facts name the adapter's ways."""
+def rungs_of(accelerator: Accelerator, *outcomes: Outcome) -> list[AcceleratorRung]:
+    """Returns all rows, the unchanged accelerator last; an outcome's facts name the adapter's own rungs."""
     facts = next((found for outcome in outcomes if (found := accelerator.facts(outcome))), {})
     own, last = facts.get("ways") or (), facts.get("last", "") if facts.get("ways") else ""
     rung = accelerator.rung
     return [
-        Way(rung=Rung.UNCOMPILED, stage=Stage.EAGER),
-        Way(rung=Rung.DYNAMO, stage=Stage.DYNAMO),
-        Way(rung=Rung.AOT, stage=Stage.AOT_AUTOGRAD),
-        Way(rung=rung, stage=accelerator.front_end, name=GRAPHS, part="the adapter's decompositions"),
+        AcceleratorRung(rung=Rung.UNCOMPILED, stage=Stage.EAGER),
+        AcceleratorRung(rung=Rung.DYNAMO, stage=Stage.DYNAMO),
+        AcceleratorRung(rung=Rung.AOT, stage=Stage.AOT_AUTOGRAD),
+        AcceleratorRung(
+            rung=rung, stage=accelerator.front_end, name=GRAPHS, part="the adapter's decompositions"
+        ),
         *(
-            Way(rung=rung, stage=stage_of(blames, accelerator), name=name, part=blames)
+            AcceleratorRung(rung=rung, stage=stage_of(blames, accelerator), name=name, part=blames)
             for name, blames in own
         ),
-        Way(rung=rung, stage=stage_of(last, accelerator), part=last),
+        AcceleratorRung(rung=rung, stage=stage_of(last, accelerator), part=last),
     ]
 
 
@@ -63,48 +65,48 @@ def stage_of(blames: str, accelerator: Accelerator) -> Stage:
     return parts.get(blames.rpartition(".")[2].strip().lower().replace(" ", "_"), accelerator.whole)
 
 
-def search_ways(case: Case) -> None:
-    """Names the way that adds the fault."""
-    _WaySearch(case).run()
+def search_rungs(case: Case) -> None:
+    """Names the rung that adds the fault."""
+    _RungSearch(case).run()
 
 
-class _WaySearch:
+class _RungSearch:
     """Runs the rows from the uncompiled script down to the unchanged accelerator."""
 
     def __init__(self, case: Case) -> None:
         self._case = case
         self._accelerator = case.accelerator
-        self._ways: list[Way] = []
+        self._rungs: list[AcceleratorRung] = []
         self._rows: list[Step] = []
 
     def run(self) -> None:
         case, accelerator = self._case, self._accelerator
-        # A crash in the accelerator can leave no list of its ways; the graphs-only run stops before it.
+        # A crash in the accelerator can leave no list of its rungs; the graphs-only run stops before it.
         graphs = case.runner.one(accelerator.rung, accelerator.switches(GRAPHS), "accelerator")
-        self._ways = ways_of(accelerator, case.top.outcome, graphs.outcome)
-        asked = case.runner.ask(((way.rung, self._settings(way)) for way in self._ways[:-1]), "accelerator")
+        self._rungs = rungs_of(accelerator, case.top.outcome, graphs.outcome)
+        asked = case.runner.ask(((row.rung, self._settings(row)) for row in self._rungs[:-1]), "accelerator")
         self._rows = [
-            replace(step, label=self._label(way)) for step, way in zip(asked, self._ways, strict=False)
+            replace(step, label=self._label(row)) for step, row in zip(asked, self._rungs, strict=False)
         ]
-        self._rows.append(replace(case.top, label=self._label(self._ways[-1])))
+        self._rows.append(replace(case.top, label=self._label(self._rungs[-1])))
         case.findings.ladder = self._rows
         self._say_violations(case.top.outcome)
         case.findings.culprits = self._culprits()
 
-    def _settings(self, way: Way) -> Switches:
-        return self._accelerator.switches(way.name) if way.rung is self._accelerator.rung else ()
+    def _settings(self, row: AcceleratorRung) -> Switches:
+        return self._accelerator.switches(row.name) if row.rung is self._accelerator.rung else ()
 
-    def _label(self, way: Way) -> str:
-        if way.rung is not self._accelerator.rung:
+    def _label(self, row: AcceleratorRung) -> str:
+        if row.rung is not self._accelerator.rung:
             return ""
-        if not way.name:
+        if not row.name:
             return f"{self._accelerator.name} as it is"
-        if way.name == GRAPHS:
+        if row.name == GRAPHS:
             return "its graphs, run by torch on the host"
-        return f"{self._accelerator.name}: {way.name}"
+        return f"{self._accelerator.name}: {row.name}"
 
-    def _words(self, way: Way) -> str:
-        return self._label(way) or str(way.rung)
+    def _words(self, row: AcceleratorRung) -> str:
+        return self._label(row) or str(row.rung)
 
     def _say_violations(self, outcome: Outcome) -> None:
         broken = self._accelerator.facts(outcome).get("violations") or {}
@@ -117,7 +119,7 @@ class _WaySearch:
     # -- the culprit ---------------------------------------------------------------------------
 
     def _culprits(self) -> list[Culprit]:
-        case, ways, rows = self._case, self._ways, self._rows
+        case, rungs, rows = self._case, self._rungs, self._rows
         place = first_fault([step.verdict for step in rows])
         if place is None:
             case.findings.warnings.append("no passing rung of the accelerator stands before a failing one")
@@ -125,33 +127,33 @@ class _WaySearch:
         if place == 0:
             case.pair = Pair(bad=(Rung.UNCOMPILED, self._accelerator.switches()))
             return [culprit_of_script(rows[0])]
-        way, passing = ways[place], ways[place - 1]
+        failing, passing = rungs[place], rungs[place - 1]
         evidence = [
-            Evidence.of(EvidenceKind.WAY_FAILS, passing=self._words(passing), failing=self._words(way))
+            Evidence.of(EvidenceKind.WAY_FAILS, passing=self._words(passing), failing=self._words(failing))
         ]
         one_box = []
-        if way.stage is self._accelerator.whole:
+        if failing.stage is self._accelerator.whole:
             # No part was replaced inside it, so only the accelerator as a whole can be blamed.
             one_box.append(Considered(name="one_box", open=True, why=Evidence.of(EvidenceKind.ONE_BOX)))
         confidence, repeats = self._prove(place, one_box)
         case.pair = Pair(
-            bad=(way.rung, self._settings(way)),
+            bad=(failing.rung, self._settings(failing)),
             good=(passing.rung, self._settings(passing)),
             without=self._words(passing),
         )
         component = None
-        if way.stage is self._accelerator.whole:
+        if failing.stage is self._accelerator.whole:
             evidence.append(self._one_box())
-        elif way.part and way.rung is self._accelerator.rung:
+        elif failing.part and failing.rung is self._accelerator.rung:
             component = Component(
                 kind="way",
-                name=way.name or f"{self._accelerator.name} as it is",
-                detail=f"{self._accelerator.name}: {way.part}",
+                name=failing.name or f"{self._accelerator.name} as it is",
+                detail=f"{self._accelerator.name}: {failing.part}",
                 confidence=confidence,
             )
         return [
             Culprit(
-                stage=way.stage,
+                stage=failing.stage,
                 confidence=confidence,
                 component=component,
                 evidence=(*evidence, repeats, *wrong_values(case.base.values)),
@@ -161,7 +163,7 @@ class _WaySearch:
 
     def _one_box(self) -> Evidence:
         rung = self._accelerator.rung
-        offered = [way.name for way in self._ways if way.rung is rung and way.name not in ("", GRAPHS)]
+        offered = [row.name for row in self._rungs if row.rung is rung and row.name not in ("", GRAPHS)]
         if offered:
             return Evidence.of(EvidenceKind.NO_WAY_FAILS_ALONE, ways=offered)
         return Evidence.of(EvidenceKind.NO_FURTHER_WAYS)

@@ -21,7 +21,7 @@ UNIT: Dict[torch.dtype, float] = {
     torch.float32: 2.0**-24,
     torch.float64: 2.0**-53,
 }
-#: Larger tensors (in elements) are not shaken, to save memory.
+#: Larger tensors (in elements) are not rounded at random, to save memory.
 MOST_ELEMENTS = 1 << 22
 
 
@@ -29,14 +29,14 @@ def unit(dtype: torch.dtype) -> float:
     return UNIT[PARTS[dtype][0]]
 
 
-class Shake:
+class RandomRounding:
     """Rounds at random with its own generator, so that the script's random numbers do not change."""
 
     def __init__(self, seed: int) -> None:
         self._generator = torch.Generator()
         self._generator.manual_seed(seed)
 
-    def can(self, tensors: Iterable[torch.Tensor]) -> bool:
+    def fits(self, tensors: Iterable[torch.Tensor]) -> bool:
         return all(tensor.numel() <= MOST_ELEMENTS for tensor in tensors)
 
     def result(self, values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
