@@ -11,7 +11,7 @@ from accel_lab.core.verdict import Verdict
 from accel_lab.search.change.change_search import Change, ChangeSearch, NoChange
 from accel_lab.search.change.companions import PieceId
 from accel_lab.search.change.delta import ddmin
-from accel_lab.search.change.pieces import Versions
+from accel_lab.search.change.pieces import WHOLE, Versions
 from accel_lab.search.change.pool import Answer, ExecutedCode, OutOfBudget
 
 FILES = [f"torch/_decomp/f{number}.py" for number in range(4)]
@@ -180,6 +180,25 @@ def test_named_functions_that_break_together_are_asked_one_by_one() -> None:
     found = ChangeSearch(mixer, [FILES[2:3]], ["fun3", "fun4"]).run()
     assert isinstance(found, Change) and found.places == ((FILES[2], "fun3"),)
     assert mixer.asked < 8
+
+
+def test_a_header_whose_function_the_culprit_names_is_tried_before_all_python_files() -> None:
+    header = "torch/include/ATen/cpu/vec/vec.h"
+    text = "V cosh() const {\n  return one();\n}\nV sinh() const {\n  return one();\n}\n"
+
+    class Header(FakeMixer):
+        def verdict(self, failing: bool, texts: Mapping[str, str]) -> Verdict:
+            self.first = self.first or texts
+            mended = "two()" in texts.get(header, "" if failing else "two()")
+            return Verdict.GOOD if mended else Verdict.BAD
+
+    mixer = Header({})
+    mixer.all[header] = (text, text.replace("one", "two", 1))
+    found = ChangeSearch(mixer, [FILES, [header]], ["cosh"]).run()
+    assert isinstance(found, Change) and found.both_ways is True
+    assert found.places == ((header, WHOLE),)
+    assert "+  return two();" in found.diff.splitlines()
+    assert mixer.first.keys() == {header}
 
 
 def test_a_piece_that_needs_newer_compiled_code_is_left_out() -> None:

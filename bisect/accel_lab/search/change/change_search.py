@@ -8,6 +8,7 @@ way is unresolved. Finally the passing release runs with pieces of the failing o
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,8 +17,9 @@ from accel_lab.core.verdict import Verdict
 
 from .companions import PieceId
 from .delta import ddmin
+from .headers import function_at
 from .hunks import Part, hunks_of, left_of
-from .pieces import Versions
+from .pieces import WHOLE, Versions
 from .pool import Answer, Mixer, OutOfBudget, Pool, raising
 
 #: Maximum files tested one by one if all of them together do not move the failure.
@@ -93,9 +95,9 @@ class ChangeSearch:
         """Runs the search; if the budget ends it, the best change so far has ``complete`` False."""
         best: Change | None = None
         try:
-            for paths in self._groups:
+            for first, paths in itertools.product((self._named, self._first), self._groups):
                 for _ in range(MOST_ANSWERS):
-                    found = self._first(paths)
+                    found = first(paths)
                     if not found:
                         break
                     answer = self._reduced(found)
@@ -119,28 +121,41 @@ class ChangeSearch:
 
     # -- which pieces ----------------------------------------------------------------------------------
 
-    def _first(self, paths: Sequence[str]) -> list[PieceId]:
-        """Returns candidates of some files that together make the failure disappear; empty if none do.
-
-        Functions that the culprit names are tried first, then all functions, then also the statements of
-        modules and classes. Single files are tried if all files together fail in another way.
-        """
+    def _candidates(self, paths: Sequence[str]) -> tuple[list[PieceId], list[PieceId]]:
+        """Returns the functions and the other statements of some files that the failing run uses."""
         functions, others = self._pool.candidates(paths)
-        places = [*functions, *others]
-        if not places:
-            return []
-        self._runs += 1  # the run that found which of them are used
-        self._places.update(dict.fromkeys(places))
-        files = list(dict.fromkeys(path for path, _ in places))
-        self._listener(f"{len(places)} changed pieces in {len(files)} files")
+        places = dict.fromkeys([*functions, *others])
+        if places and not self._places.keys() >= places.keys():
+            self._runs += 1  # the run that found which of them are used; its answer is kept
+        self._places.update(places)
+        return functions, others
+
+    def _named(self, paths: Sequence[str]) -> list[PieceId]:
+        """Returns functions that the culprit names and that make the failure disappear; empty if none do.
+
+        They are tried in all groups before anything else: it costs a run or two.
+        """
+        functions, _ = self._candidates(paths)
         named = [place for place in functions if self._is_named(place)]
         gone = self._gone(named) if named else False
         if gone:
             return named
         if gone is None and 1 < len(named) <= MOST_NAMED:
-            alone = next(([place] for place in named if self._gone([place])), None)
-            if alone:
-                return alone
+            return next(([place] for place in named if self._gone([place])), [])
+        return []
+
+    def _first(self, paths: Sequence[str]) -> list[PieceId]:
+        """Returns candidates of some files that together make the failure disappear; empty if none do.
+
+        All functions are tried first, then also the statements of modules and classes. Single files are tried
+        if all files together fail in another way.
+        """
+        functions, others = self._candidates(paths)
+        places = [*functions, *others]
+        if not places:
+            return []
+        files = list(dict.fromkeys(path for path, _ in places))
+        self._listener(f"{len(places)} changed pieces in {len(files)} files")
         groups = [functions, places] if functions and others else [places]
         told = False
         for group in groups:
@@ -159,8 +174,15 @@ class ChangeSearch:
         )
 
     def _is_named(self, place: PieceId) -> bool:
-        own = _words(place[1])
-        return any(words and words <= own for words in self._names)
+        own = [_words(place[1])] if place[1] != WHOLE else self._words_in_header(place[0])
+        return any(words and words <= one for words in self._names for one in own)
+
+    def _words_in_header(self, path: str) -> list[frozenset[str]]:
+        """Returns the words of the names of the functions in which a header differs."""
+        versions = self._mixer.failing(path)
+        assert versions is not None
+        base, other = versions.base.source, versions.other.source
+        return [_words(function_at(base, start + 1)) for start, _, _ in hunks_of(base, other)]
 
     def _without_broken(self, group: list[PieceId]) -> tuple[bool | None, list[PieceId]]:
         """Whether a group removes the failure, after dropping the pieces that made it fail in another way."""
