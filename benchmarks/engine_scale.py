@@ -28,7 +28,7 @@ sys.path.insert(0, str(ROOT / "bisect"))
 
 from accel_lab.engine.dask_engine import DaskEngine  # noqa: E402 - the path is set above
 from accel_lab.engine.dispatch import Dispatch  # noqa: E402
-from accel_lab.engine.job import BESIDE, PackedJob, Request, lab_identity  # noqa: E402
+from accel_lab.engine.job import SCRIPT_FOLDER, PackedJob, Request, lab_identity  # noqa: E402
 from accel_lab.engine.lab_command import LabRun  # noqa: E402
 from accel_lab.engine.store import Store  # noqa: E402
 from accel_lab.engine.worker import Worker  # noqa: E402
@@ -157,13 +157,13 @@ def _job(folder: Path, number: int, length: float) -> PackedJob:
     script.write_text(f"{length!r}", encoding="utf-8")
     request = Request(
         words=("bisect", "--quiet"),
-        script=f"{BESIDE}/{script.name}",
-        cwd=BESIDE,
+        script=f"{SCRIPT_FOLDER}/{script.name}",
+        cwd=SCRIPT_FOLDER,
         python=sys.executable,
         torch="none",
         lab=lab_identity(),
     )
-    return PackedJob(request=request, files={f"{BESIDE}/{script.name}": script})
+    return PackedJob(request=request, files={f"{SCRIPT_FOLDER}/{script.name}": script})
 
 
 def table(rows: Sequence[Row]) -> str:

@@ -23,7 +23,15 @@ from pathlib import Path
 from typing import Any
 
 from golden import Case, Grade, Score, grade, load_cases, release
-from harness import Ended, build_of, missing_modules, run_bisect, run_plain, stop_when_asked, torch_version
+from harness import (
+    ProcessExit,
+    build_of,
+    missing_modules,
+    run_bisect,
+    run_plain,
+    stop_when_asked,
+    torch_version,
+)
 from surroundings import SILENT, SURROUNDINGS, NotSimpleError, surround
 
 #: Cases whose plain run takes longer than this are not worth a place in a sample.
@@ -41,7 +49,7 @@ class Ending:
     error: str
 
     @classmethod
-    def of(cls, ended: Ended) -> Ending:
+    def of(cls, ended: ProcessExit) -> Ending:
         return cls(code=ended.code, error=error_of(ended.stderr) if ended.code else "")
 
 

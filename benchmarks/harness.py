@@ -41,7 +41,7 @@ _TORCH_SUBSYSTEMS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ended:
+class ProcessExit:
     """How a command ended: ``code`` is None where it was stopped at its timeout."""
 
     code: int | None
@@ -55,13 +55,13 @@ class Ended:
 class Bisection:
     """One run of ``accel-lab bisect --json``; ``findings`` is None where it printed none."""
 
-    ended: Ended
+    ended: ProcessExit
     findings: dict[str, Any] | None
 
 
 def run_command(
     command: Sequence[str], *, env: Mapping[str, str], timeout_s: float, cwd: str | None = None
-) -> Ended:
+) -> ProcessExit:
     """Run to the end or the timeout; the CPU seconds are those of the whole tree of processes."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         start, before = time.perf_counter(), os.times()
@@ -85,7 +85,7 @@ def run_command(
         cpu_s = after.children_user - before.children_user + after.children_system - before.children_system
         out.seek(0)
         err.seek(0)
-        return Ended(
+        return ProcessExit(
             code=code,
             seconds=seconds,
             cpu_s=cpu_s,
@@ -140,7 +140,9 @@ def clean_environment(folder: str, extra: Mapping[str, str]) -> dict[str, str]:
     return {**os.environ, **caches, **extra}
 
 
-def run_plain(python: str, command: Sequence[str], *, env: Mapping[str, str], timeout_s: float) -> Ended:
+def run_plain(
+    python: str, command: Sequence[str], *, env: Mapping[str, str], timeout_s: float
+) -> ProcessExit:
     """Run the script as its user would, cold."""
     folder = tempfile.mkdtemp(prefix="accel-lab-plain-")
     try:
@@ -192,7 +194,7 @@ def parse_findings(text: str) -> dict[str, Any] | None:
 
 def run_torch_bisector(
     python: str, command: Sequence[str], *, env: Mapping[str, str], timeout_s: float
-) -> tuple[str, Ended]:
+) -> tuple[str, ProcessExit]:
     """Run torch's own compiler bisector (2.9 on has ``run``); return the stage that it blames.
 
     It deletes the cache folder that it finds, hence the throw-away one; it always exits 0.

@@ -13,11 +13,11 @@ from accel_lab.core.findings import Findings
 from accel_lab.core.machine.files import remove, write_atomic
 from accel_lab.core.probe import Program
 from accel_lab.core.text import command_line
-from accel_lab.core.untrusted.child_files import ChildFiles, Refused
+from accel_lab.core.untrusted.child_files import ChildFiles, UntrustedFileError
 from accel_lab.core.verdict import Verdict
-from accel_lab.execution.notebooks import said_of
+from accel_lab.execution.notebooks import notebook_warnings
 from accel_lab.execution.programs import not_covered
-from accel_lab.minimize.asked_accelerator import variables_of
+from accel_lab.minimize.accelerator_binding import variables_of
 from accel_lab.search.alternatives.outside_ladder import about_entries
 from accel_lab.versions.diagnosis_target import DiagnosisTarget
 from accel_lab.versions.line import ReleaseLine
@@ -59,7 +59,7 @@ def describe(
         findings.warnings += [note for note in line.notes if note not in findings.warnings]
         findings.probes["releases"] = line.sessions.asked
         findings.seconds_probes += line.sessions.seconds
-    findings.warnings += said_of(findings.program)
+    findings.warnings += notebook_warnings(findings.program)
     runs = [step.outcome for step in findings.baseline]
     if not any("other_entries" in run.facts for run in runs):  # the run's own notes on them are more precise
         findings.warnings += not_covered(findings.program)
@@ -130,7 +130,7 @@ def keep_kernel_script(findings: Findings, folder: Path) -> None:
                 continue  # a run's folder may come from a stranger: read nothing outside it
             try:
                 text = ChildFiles(left.parent).text(left.name)
-            except Refused:
+            except UntrustedFileError:
                 continue
             if text is None:
                 continue
@@ -172,7 +172,7 @@ def _copy_texts(left: Path, place: Path) -> None:
             return
         try:
             text = files.text(name, room) if path.is_file() and not path.is_symlink() else None
-        except Refused:
+        except UntrustedFileError:
             continue
         if text is None:
             continue

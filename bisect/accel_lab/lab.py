@@ -22,8 +22,8 @@ from accel_lab.core.record import Record
 from accel_lab.core.signature import Signature
 from accel_lab.core.text import shorten
 from accel_lab.core.time_budget import TimeBudget
-from accel_lab.core.untrusted.child_files import ChildFiles, Refused
-from accel_lab.execution.asides import Interrupted, aside_folder
+from accel_lab.core.untrusted.child_files import ChildFiles, UntrustedFileError
+from accel_lab.execution.auxiliary import Interrupted, auxiliary_folder
 from accel_lab.execution.prober import Prober
 from accel_lab.execution.processes import process
 from accel_lab.numerics import recording, records
@@ -133,7 +133,7 @@ class LocalLab:
     def _tail(outcome: Outcome, name: str) -> str:
         try:
             return (ChildFiles(outcome.folder).tail(name, TAIL_BYTES) if outcome.folder else None) or ""
-        except Refused:
+        except UntrustedFileError:
             return ""
 
     # -- recorded values -----------------------------------------------------------------------
@@ -161,14 +161,14 @@ class LocalLab:
 
         Returns whether that works, and the compiler or the error.
         """
-        folder = aside_folder(self._prober.workspace.root, "compiler")
+        folder = auxiliary_folder(self._prober.workspace.root, "compiler")
         source, library = folder / "empty.cpp", folder / "empty.so"
         if not self._prober.replay:
             source.write_text('#include <cmath>\nextern "C" int answer() { return 42; }\n')
             library.unlink(missing_ok=True)
         compiler = self._prober.environment.get("CXX") or "g++"
         try:
-            ended, _ = self._prober.run_aside(
+            ended, _ = self._prober.run_auxiliary(
                 "compiler",
                 [compiler, "-shared", "-fPIC", str(source), "-o", str(library)],
                 timeout_s=COMPILER_TIMEOUT_S,

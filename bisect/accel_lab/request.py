@@ -15,7 +15,7 @@ from typing import Any
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.machine.places import state_folder
 from accel_lab.core.probe import Limits, Program
-from accel_lab.core.record import Record, written
+from accel_lab.core.record import Record, json_property
 from accel_lab.execution.notebooks import as_script
 from accel_lab.execution.programs import read_program
 from accel_lab.execution.run_folder.marker import mark
@@ -53,7 +53,7 @@ class Request(Record):
     versions: VersionsRequest | None = None
 
     @property
-    @written(after="versions")
+    @json_property(after="versions")
     def cwd(self) -> str:
         """The working directory of the lab when the request is written."""
         return os.getcwd()

@@ -17,21 +17,20 @@ from accel_lab.core.machine.environment import EnvironmentId
 from accel_lab.core.machine.files import write_atomic
 from accel_lab.core.probe import Limits, Probe
 from accel_lab.core.stages import Stage
-from accel_lab.core.time_budget import PhaseListener, TimeBudget
-from accel_lab.core.time_budget import silent as no_phases
+from accel_lab.core.time_budget import PhaseListener, TimeBudget, ignore_phase
 from accel_lab.core.verdict import Verdict
-from accel_lab.execution.asides import Interrupted
+from accel_lab.execution.auxiliary import Interrupted
 from accel_lab.execution.builds import inspect_build, public_version
-from accel_lab.execution.lending.borrower import Servers
+from accel_lab.execution.lending.server_client import Servers
 from accel_lab.execution.prober import Listener, Prober
 from accel_lab.execution.processes.interruptible import Interruptible
 from accel_lab.execution.programs import folder_of, must_run_cold, read_program
 from accel_lab.execution.run_folder.lock import held
 from accel_lab.execution.run_folder.workspace import Workspace
 from accel_lab.lab import LocalLab
-from accel_lab.minimize.asked_accelerator import MOCK, binding_of
+from accel_lab.minimize.accelerator_binding import MOCK, binding_of
 from accel_lab.minimize.minimizer import Minimizer
-from accel_lab.minimize.result import Elsewhere, interrupted
+from accel_lab.minimize.result import PassingBuild, interrupted
 from accel_lab.request import Request, opened
 from accel_lab.search.accelerator.diagnosis import AcceleratorDiagnosis
 from accel_lab.search.bisection import Bisection
@@ -78,7 +77,7 @@ class Session:
         release_listener: ReleaseListener = silent,
         replay: bool = False,
         collect: bool = False,
-        on_phase: PhaseListener = no_phases,
+        on_phase: PhaseListener = ignore_phase,
         servers: Servers | None = None,
         remote: RemoteReleases | None = None,
     ) -> None:
@@ -200,7 +199,7 @@ class Session:
             self._finish(target, diagnosis)
             return
         with line.nearest_passing(reference) as good:
-            self._finish(target, diagnosis, elsewhere_of(good) if good is not None else None)
+            self._finish(target, diagnosis, passing_build_of(good) if good is not None else None)
 
     def _diagnose(self, target: DiagnosisTarget) -> Bisection:
         diagnosis = search_for(self.request, target)
@@ -215,7 +214,7 @@ class Session:
         return self.request.minimize_s > 0 and findings.verdict == "fails"
 
     def _finish(
-        self, target: DiagnosisTarget, diagnosis: Bisection, elsewhere: Elsewhere | None = None
+        self, target: DiagnosisTarget, diagnosis: Bisection, passing_build: PassingBuild | None = None
     ) -> None:
         """Tests workarounds, minimizes and records the environment, as far as the request asks for it."""
         findings = diagnosis.findings
@@ -228,10 +227,10 @@ class Session:
         if left is not None and budget_s > 0 and findings.verdict == "fails":
             budget_s = min(budget_s, left)
             if budget_s <= 0:
-                self.time_budget.leave("workarounds in the script's own lines")
+                self.time_budget.note_unasked("workarounds in the script's own lines")
         workarounds.add_workarounds(findings, diagnosis, target, budget_s=budget_s)
         if self._minimizes(findings):
-            self._minimize(target, diagnosis, elsewhere)
+            self._minimize(target, diagnosis, passing_build)
         collected = self.folder / completion.COLLECTED
         if self._collect and findings.verdict != "passes" and not collected.exists():
             write_atomic(collected, json.dumps(target.prober.collect_environment(), indent=1))
@@ -298,13 +297,15 @@ class Session:
             self.line = line
             yield line
 
-    def _minimize(self, target: DiagnosisTarget, diagnosis: Bisection, elsewhere: Elsewhere | None) -> None:
+    def _minimize(
+        self, target: DiagnosisTarget, diagnosis: Bisection, passing_build: PassingBuild | None
+    ) -> None:
         """Shrinks the graph and the script; if interrupted, the smallest program so far is kept."""
         findings, base = diagnosis.findings, diagnosis.baseline
         assert base is not None
         seconds = self._time_to_minimize(base)
         if seconds <= 0:
-            self.time_budget.leave("a smaller script")
+            self.time_budget.note_unasked("a smaller script")
             return
         minimizer = Minimizer(
             lab=target.lab,
@@ -314,7 +315,7 @@ class Session:
             folder=self.folder,
             seconds=seconds,
             build=target.build.torch,
-            elsewhere=elsewhere,
+            passing_build=passing_build,
             pair=diagnosis.pair,
             backend=binding_of(self.request.accelerator, target.build.facts, findings),
             workers=self.request.workers,
@@ -323,7 +324,9 @@ class Session:
             stdin=self.request.stdin.name if self.request.stdin is not None else "",
         )
         try:
-            with self.time_budget.waived():  # it has its own time limit, and the final proof must complete
+            with (
+                self.time_budget.without_deadline()
+            ):  # it has its own time limit, and the final proof must complete
                 findings.repro = minimizer.run()
         except Interrupted:
             findings.repro = interrupted(self.folder)
@@ -355,9 +358,9 @@ class Session:
                 self.findings.seconds_total = time.monotonic() - started
 
 
-def elsewhere_of(session: ReleaseSession) -> Elsewhere:
+def passing_build_of(session: ReleaseSession) -> PassingBuild:
     """Returns a release that passes in the form in which the reducer checks candidates on it."""
-    return Elsewhere(name=f"torch {session.version}", lab=session.lab, probe=session.probe)
+    return PassingBuild(name=f"torch {session.version}", lab=session.lab, probe=session.probe)
 
 
 def worth_following(findings: Findings) -> bool:

@@ -11,9 +11,9 @@ from accel_lab.core.machine.files import write_atomic
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Program
 from accel_lab.core.stages import Stage
-from accel_lab.core.time_budget import Spending
-from accel_lab.core.untrusted.child_files import ChildFiles, Refused
-from accel_lab.execution.asides import Interrupted
+from accel_lab.core.time_budget import SpendingTracker
+from accel_lab.core.untrusted.child_files import ChildFiles, UntrustedFileError
+from accel_lab.execution.auxiliary import Interrupted
 from accel_lab.execution.builds import public_version
 from accel_lab.search.bisection import Bisection
 from accel_lab.search.change.backport import NAME, backport_text
@@ -69,7 +69,7 @@ def add_workarounds(
         keep=lambda text: str(workspace.keep_text(text)),
         clock=clocked,
         seconds_of=region_seconds,
-        spending=Spending(budget_s=budget_s),
+        spending=SpendingTracker(budget_s=budget_s),
         counts=findings.probes,
     )
     first = backports(findings, source, public_version(target.build.torch), workspace.root)
@@ -79,7 +79,7 @@ def add_workarounds(
             lab=target.lab,
             probe=diagnosis.probe,
             keep=trials.keep,
-            spending=Spending(budget_s=max(trials.spending.left_s, LEAST_S)),
+            spending=SpendingTracker(budget_s=max(trials.spending.left_s, LEAST_S)),
             counts=findings.probes,
         )
         findings.known = known.run(findings, catalogue())
@@ -146,7 +146,7 @@ def region_seconds(outcome: Outcome) -> RegionSeconds | None:
         return None
     try:
         tail = ChildFiles(outcome.folder).tail("stderr.txt", _TAIL) or ""
-    except Refused:
+    except UntrustedFileError:
         return None
     lines = [line for line in tail.splitlines() if line.startswith(_MARK)]
     try:

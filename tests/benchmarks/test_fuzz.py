@@ -12,7 +12,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import fuzz  # noqa: E402
 from golden import Case, Grade, Score, load_cases  # noqa: E402
-from harness import Bisection, Ended  # noqa: E402
+from harness import Bisection, ProcessExit  # noqa: E402
 from surroundings import SURROUNDINGS, NotSimpleError, surround  # noqa: E402
 
 CALL = '''"""A script."""
@@ -296,7 +296,7 @@ def test_a_kept_script_is_bisected_and_graded(tmp_path, monkeypatch):
 
     def bisect(python, command, **options):
         asked.append((Path(command[0]).read_text(encoding="utf-8"), options["out"]))
-        ended = Ended(code=1, seconds=3.0, cpu_s=1.0, stdout="", stderr="")
+        ended = ProcessExit(code=1, seconds=3.0, cpu_s=1.0, stdout="", stderr="")
         return Bisection(ended=ended, findings=found)
 
     monkeypatch.setattr(fuzz, "run_bisect", bisect)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from accel_lab.core.ended import Ended
+from accel_lab.core.process_exit import ProcessExit
 from accel_lab.execution.collect import collect
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,7 +50,7 @@ def hear(tmp_path: Path, text: str, files: tuple[str, ...] = (), cwd: str = ".")
         check=False,
     )
     assert "accel_lab" not in done.stderr, done.stderr
-    facts = collect(folder, Ended(exit_code=done.returncode), warm=False, bare=False).facts["opened"]
+    facts = collect(folder, ProcessExit(exit_code=done.returncode), warm=False, bare=False).facts["opened"]
     assert facts.pop("cwd") == str((project / cwd).resolve())
 
     def near(path: str) -> str:
@@ -159,11 +159,11 @@ def test_a_program_cannot_be_harmed_by_it(tmp_path: Path) -> None:
 )
 def test_the_log_is_a_strangers_word(tmp_path: Path, line: bytes) -> None:
     (tmp_path / "opened.txt").write_bytes(line + b"\n" + json.dumps(["read", "/a"]).encode() + b"\n")
-    facts = collect(tmp_path, Ended(exit_code=0), warm=False, bare=False).facts
+    facts = collect(tmp_path, ProcessExit(exit_code=0), warm=False, bare=False).facts
     assert facts["opened"] == {"read": ["/a"]}
 
 
 def test_a_log_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "real").write_text('["read", "/a"]\n', encoding="utf-8")
     (tmp_path / "opened.txt").symlink_to(tmp_path / "real")
-    assert "opened" not in collect(tmp_path, Ended(exit_code=0), warm=False, bare=False).facts
+    assert "opened" not in collect(tmp_path, ProcessExit(exit_code=0), warm=False, bare=False).facts

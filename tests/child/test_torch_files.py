@@ -74,14 +74,14 @@ def bench(tmp_path: Path, version: str, files: dict[str, str], native: str, own:
     folder = tmp_path / (version if own else "run")
     folder.mkdir(exist_ok=not own)
 
-    def aside(name: str, words: list[str], **_: Any) -> str:
+    def child_output(name: str, words: list[str], **_: Any) -> str:
         target = Path(words[1])
         for path, text in files.items():
             (target / path).parent.mkdir(parents=True, exist_ok=True)
             (target / path).write_text(text)
         return json.dumps({"files": files, "native": {"libtorch.so": native}})
 
-    return SimpleNamespace(version=version, folder=folder, prober=SimpleNamespace(aside=aside))
+    return SimpleNamespace(version=version, folder=folder, prober=SimpleNamespace(child_output=child_output))
 
 
 def failure(*files: str) -> Outcome:
@@ -144,6 +144,6 @@ def test_no_difference_is_suspect(tmp_path: Path) -> None:
 def test_a_stage_without_files_and_a_child_that_fails_are_said(tmp_path: Path) -> None:
     one, two = bench(tmp_path, "1.0", {}, "x"), bench(tmp_path, "2.0", {}, "x")
     assert compare(one, two, Stage.EAGER, None) == "eager has no files of its own"
-    two.prober.aside = lambda *words, **_: json.dumps({"error": "no package named torch"})
+    two.prober.child_output = lambda *words, **_: json.dumps({"error": "no package named torch"})
     assert compare(one, two, Stage.SCHEDULER, None) == "torch 2.0: no package named torch"
     assert isinstance(sources(one, ["torch/"]), Sources)

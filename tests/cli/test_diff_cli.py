@@ -265,10 +265,10 @@ def test_the_kernels_are_asked_only_where_values_differ_and_until_an_operator_do
     different, same = pairs(*sides([1.0], [2.0])), pairs(*sides([1.0], [1.0]))
     comparison = _Comparison(names=("eager", "inductor"), config=ComparisonConfig(), layers=None)
     comparison.found = different
-    (question,) = comparison.further([ran(), ran(), ran(False)])
+    (question,) = comparison.next_questions([ran(), ran(), ran(False)])
     assert question.switches == AS_IS
-    assert comparison.further([ran(), ran(), ran(True)]) == []
-    assert comparison.further([ran(), ran(), ran(status=Status.NOT_APPLICABLE)]) == []
+    assert comparison.next_questions([ran(), ran(), ran(True)]) == []
+    assert comparison.next_questions([ran(), ran(), ran(status=Status.NOT_APPLICABLE)]) == []
     found = comparison.depth([ran(), ran(), ran(False), ran(True)])
     assert found is not None and found.first is not None
     assert found.note.startswith("with every intermediate value in memory of its own no operator differs")
@@ -276,4 +276,4 @@ def test_the_kernels_are_asked_only_where_values_differ_and_until_an_operator_do
         "layer by layer there is nothing to show: not here"
     ]
     comparison.found = same
-    assert comparison.further([ran(), ran(), ran(False)]) == []
+    assert comparison.next_questions([ran(), ran(), ran(False)]) == []

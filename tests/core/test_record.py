@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import accel_lab
-from accel_lab.core.ended import Ended
-from accel_lab.core.record import Record, as_json, written
+from accel_lab.core.process_exit import ProcessExit
+from accel_lab.core.record import Record, as_json, json_property
 from accel_lab.core.releases.versions import Tested as Row
 from accel_lab.core.releases.versions import Versions
 from accel_lab.core.verdict import Verdict
@@ -46,7 +46,7 @@ class Outer(Record):
     secret: str = field(default="", metadata=as_json(hidden=True))
 
     @property
-    @written(after="seconds")
+    @json_property(after="seconds")
     def minutes(self) -> float:
         return self.seconds / 60
 
@@ -121,7 +121,7 @@ def test_what_is_missing_is_named() -> None:
 
 def test_what_is_more_is_refused_where_that_is_asked_for() -> None:
     with pytest.raises(ValueError, match="unknown") as caught:
-        Ended.from_json({"exit_code": 1, "unknown": 2})
+        ProcessExit.from_json({"exit_code": 1, "unknown": 2})
     assert "\n" not in str(caught.value)
 
 

@@ -18,7 +18,7 @@ from accel_lab.execution.run_folder.progress_file import ProgressFile
 from fakes_browser import Tab, opened
 from fakes_dashboard import LINES, WAITS, Dashboard, dashboard
 
-STRANGER = "<title>stored</title><p>report</p><script>document.title = 'it ran'</script>"
+UNTRUSTED_PAGE = "<title>stored</title><p>report</p><script>document.title = 'it ran'</script>"
 
 
 @contextmanager
@@ -93,7 +93,7 @@ def test_a_bisection_is_started_watched_and_stopped_in_a_browser(tmp_path: Path,
         assert tab.troubles == []
 
         tab.go(home + "runs/runs/kept-bisect")
-        (board.base / "kept-bisect" / "report.html").write_text(STRANGER)
+        (board.base / "kept-bisect" / "report.html").write_text(UNTRUSTED_PAGE)
         tab.value("document.querySelector('a.button').click()")
         tab.wait("document.title === 'stored'")
         assert tab.value("document.body.innerText").strip() == "report"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from accel_lab.cli.probe_words import question
 from accel_lab.cli.progress import Progress
-from accel_lab.cli.question_words import question
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Probe, Program
 from accel_lab.dashboard.events import first_wanted

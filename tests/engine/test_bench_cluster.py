@@ -13,7 +13,7 @@ import pytest
 
 from accel_lab.cli.commands import bench_command
 from accel_lab.cli.main import main
-from accel_lab.core.benchmark import Benchmark, Measurement, Spread, Standing
+from accel_lab.core.benchmark import Benchmark, Measurement, RowStatus, Spread
 from accel_lab.engine import worker as worker_module
 from accel_lab.engine.dispatch import Dispatch
 from accel_lab.engine.lab_command import LabRun
@@ -51,7 +51,7 @@ class Workers:
         row = Measurement(
             model=model,
             backend="inductor",
-            standing=Standing.OK,
+            standing=RowStatus.OK,
             latency_ms=Spread.of([1.0, 2.0]),
             folder=str(run / "rows"),
         )

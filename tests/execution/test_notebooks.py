@@ -12,7 +12,7 @@ from accel_lab.core.errors import UsageError
 from accel_lab.core.outcome import Status
 from accel_lab.core.probe import Limits, Probe
 from accel_lab.execution import notebooks
-from accel_lab.execution.notebooks import said_of, script_of
+from accel_lab.execution.notebooks import notebook_warnings, script_of
 from accel_lab.execution.prober import Prober
 from accel_lab.execution.programs import folder_of, read_program
 from accel_lab.request import Request, load_request, opened
@@ -78,7 +78,7 @@ def test_magics_are_left_out_and_said_and_what_is_python_stays(tmp_path: Path) -
     space = run(Path(program.path).read_text())
     assert (space["x"], space["y"], space["z"], space["w"]) == (3, 4, 4, 5)
     assert space["text"] == "\n%kept\n!kept\n"
-    first, second = said_of(program)
+    first, second = notebook_warnings(program)
     assert "n.py" in first
     assert second.startswith("left out of n.ipynb, as only IPython knows it: cell 1, %matplotlib inline;")
     assert second.endswith(" and 3 more")

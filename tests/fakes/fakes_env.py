@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from accel_lab.core.ended import Ended
+from accel_lab.core.process_exit import ProcessExit
 from accel_lab.environments.index.releases import Wheel, read_wheel_name
 
 MACHINE = "manylinux_2_28_x86_64"
@@ -110,7 +110,7 @@ class FakeRun:
 
     def __call__(
         self, command: Sequence[str], *, stdout: Path, stderr: Path, env: Mapping[str, str], **_: Any
-    ) -> Ended:
+    ) -> ProcessExit:
         words = [str(word) for word in command]
         step = self._step(words)
         with self.lock:
@@ -121,16 +121,16 @@ class FakeRun:
         stdout.write_text("")
         stderr.write_text(self.errors.get(step, ""))
         if step in self.errors:
-            return Ended(exit_code=2)
+            return ProcessExit(exit_code=2)
         said = getattr(self, f"_{step}")(words)
         if said is None:
             stderr.write_text(
                 "warning: `x.whl` is missing an upload date, but user provided: 2024\n"
                 "error: No solution found when resolving dependencies"
             )
-            return Ended(exit_code=1)
+            return ProcessExit(exit_code=1)
         stdout.write_text(said)
-        return Ended(exit_code=0)
+        return ProcessExit(exit_code=0)
 
     def words_of(self, step: str) -> list[str]:
         """The words of the last command of a step."""

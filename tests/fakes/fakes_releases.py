@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from accel_lab.core.ended import Ended
 from accel_lab.core.machine.environment import Environment, EnvironmentSpec, EnvironmentUnavailable, Release
+from accel_lab.core.process_exit import ProcessExit
 
 #: What a run does: ``ok``, or an exception's type and message.
 Deed = str | tuple[str, str]
@@ -67,16 +67,16 @@ class FakeProvider:
             seconds=1.0,
         )
 
-    def runner(self, environment: Environment, workspace: Any) -> Callable[..., Ended]:
+    def runner(self, environment: Environment, workspace: Any) -> Callable[..., ProcessExit]:
         """Plays the child: the files that it would write, and how it would end."""
 
-        def run(command: Sequence[str], *, stdout: Path, stderr: Path, **_: Any) -> Ended:
+        def run(command: Sequence[str], *, stdout: Path, stderr: Path, **_: Any) -> ProcessExit:
             release = environment.spec.torch
             if "files" in command:
                 return self._tell_files(release, command, stdout)
             if "doctor" in command:
                 stdout.write_text(json.dumps({"torch": release, "packages": {}, "accelerators": []}))
-                return Ended(exit_code=0)
+                return ProcessExit(exit_code=0)
             job = json.loads(Path(command[-1]).read_text()) if "once" in command else {}
             bare = not job
             rung = "kernel" if bare else job["rung"]
@@ -92,7 +92,7 @@ class FakeProvider:
     @staticmethod
     def _end(
         deed: Deed, release: str, job: Mapping[str, Any], stderr: Path, measures: Mapping[str, Any]
-    ) -> Ended:
+    ) -> ProcessExit:
         code = 0 if deed == "ok" else 1
         raised = None
         if isinstance(deed, tuple):
@@ -113,9 +113,9 @@ class FakeProvider:
             artifacts = Path(job["folder"], "artifacts")
             artifacts.mkdir(exist_ok=True)
             (artifacts / "output_code_0.py").write_text(f"# made by {release}\nasync_compile = 1\n")
-        return Ended(exit_code=code, seconds=0.1)
+        return ProcessExit(exit_code=code, seconds=0.1)
 
-    def _tell_files(self, release: str, command: Sequence[str], stdout: Path) -> Ended:
+    def _tell_files(self, release: str, command: Sequence[str], stdout: Path) -> ProcessExit:
         place = command.index("files")
         target, prefixes = Path(command[place + 1]), tuple(command[place + 2 :])
         listed = {}
@@ -126,7 +126,7 @@ class FakeProvider:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text)
         stdout.write_text(json.dumps({"files": listed, "native": {"libtorch.so": release}}))
-        return Ended(exit_code=0)
+        return ProcessExit(exit_code=0)
 
 
 def broken_between(

@@ -12,6 +12,7 @@ from accel_lab.core.findings import (
     AgreedType,
     Agreement,
     Component,
+    CrossCheck,
     Culprit,
     Exhibit,
     Findings,
@@ -19,7 +20,6 @@ from accel_lab.core.findings import (
     Repro,
     ReproProof,
     Step,
-    Witness,
 )
 from accel_lab.core.outcome import Frame, Outcome, Raised, Status
 from accel_lab.core.probe import Probe, Program
@@ -338,7 +338,7 @@ class FakeRun:
             "Send the bundle.",
         ]
         found.warnings = ["torch.export is not covered."]
-        found.witness = Witness(name="torch compiler bisector", agrees=True, words="it agrees")
+        found.witness = CrossCheck(name="torch compiler bisector", agrees=True, words="it agrees")
         found.confidence = 0.999
         found.failure_rate = 1.0
         return found

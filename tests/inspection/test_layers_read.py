@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import fakes_layers
-from accel_lab.core.untrusted.child_files import ChildFiles, Refused
+from accel_lab.core.untrusted.child_files import ChildFiles, UntrustedFileError
 from accel_lab.inspection import layers
 from accel_lab.inspection.captured import Kernel
 
@@ -53,7 +53,7 @@ def test_sizes_that_only_the_data_knows_are_told() -> None:
 @pytest.mark.parametrize("change", [{"order": "1"}, {"nodes": [{"name": 1}]}, {"file": None}])
 def test_what_the_child_does_not_write_is_refused(tmp_path: Path, change: dict[str, object]) -> None:
     (tmp_path / "layers.jsonl").write_text(json.dumps({**fakes_layers.layers()[0], **change}) + "\n")
-    with pytest.raises(Refused, match=r"layers\.jsonl"):
+    with pytest.raises(UntrustedFileError, match=r"layers\.jsonl"):
         layers.read(ChildFiles(tmp_path))
 
 

@@ -20,7 +20,7 @@ from accel_lab.minimize import repro
 from accel_lab.minimize.candidates import Clock, LabProblem
 from accel_lab.minimize.graphs import checks_for
 from accel_lab.minimize.minimizer import Minimizer
-from accel_lab.minimize.result import Elsewhere, interrupted
+from accel_lab.minimize.result import PassingBuild, interrupted
 from accel_lab.minimize.target import Target, ask, limits_for, target_of
 from accel_lab.minimize.value_assertion import with_check
 from accel_lab.reduction.problem import Candidate, OutOfBudget
@@ -337,7 +337,7 @@ print("after")
 
 
 def minimizer(
-    tmp_path: Path, lab: FakeLab, seconds: float = 1e6, elsewhere: Elsewhere | None = None
+    tmp_path: Path, lab: FakeLab, seconds: float = 1e6, passing_build: PassingBuild | None = None
 ) -> Minimizer:
     script = tmp_path / "user.py"
     script.write_text(SCRIPT)
@@ -360,7 +360,7 @@ def minimizer(
         folder=tmp_path / "run",
         seconds=seconds,
         build="9.9.9",
-        elsewhere=elsewhere,
+        passing_build=passing_build,
     )
 
 
@@ -385,10 +385,10 @@ def test_a_script_is_shrunk_proven_and_written_with_its_neighbour(tmp_path: Path
 @pytest.mark.parametrize("passes", [True, False])
 def test_a_repro_must_pass_where_the_script_passes(tmp_path: Path, passes: bool) -> None:
     other = source_lab((lambda text, rung: None) if passes else needs_the_trigger)
-    build = Elsewhere(
+    build = PassingBuild(
         name="torch 9.9.8", lab=other, probe=Probe(program=Program(path="x"), environment="other")
     )
-    result = minimizer(tmp_path, source_lab(needs_the_trigger), elsewhere=build).run()
+    result = minimizer(tmp_path, source_lab(needs_the_trigger), passing_build=build).run()
     # The repro is run there once, on the rung that a user would run; no candidate is.
     assert {probe.rung for probe in other.asked} == {Rung.KERNEL}
     assert all(probe.environment == "other" for probe in other.asked)

@@ -16,7 +16,7 @@ from accel_lab.mock.ir.layout import Layout, row_major  # noqa: E402
 from accel_lab.mock.reference.back_end import ReferenceBackEnd  # noqa: E402
 from accel_lab.mock.runtime.memory import DeviceAddressError, Memory  # noqa: E402
 from accel_lab.mock.simulator.back_end import Simulator, SpecError  # noqa: E402
-from accel_lab.mock.simulator.statements import clashes  # noqa: E402
+from accel_lab.mock.simulator.statements import unsafe_overlap  # noqa: E402
 from accel_lab.mock.spec.kernel_spec import Dim, KernelSpec, Statement  # noqa: E402
 from mock_specs import (  # noqa: E402
     BACK_ENDS,
@@ -266,8 +266,8 @@ def test_the_padding_of_results(kind: str, padding: str, make: Callable[[Memory,
 def test_which_views_clash(one: Any, other: Any, clash: bool) -> None:
     line = torch.zeros(64)
     views = [line.as_strided(size, strides, start) for start, size, strides in (one, other)]
-    assert clashes(views[0], views[1]) is clash
-    assert clashes(views[1], views[0]) is clash
+    assert unsafe_overlap(views[0], views[1]) is clash
+    assert unsafe_overlap(views[1], views[0]) is clash
 
 
 # ---- the faults of this layer

@@ -13,8 +13,8 @@ import pytest
 import accel_lab.record
 from accel_lab.cli.commands import record_command
 from accel_lab.cli.main import main
-from accel_lab.core.ended import Ended
 from accel_lab.core.errors import UsageError
+from accel_lab.core.process_exit import ProcessExit
 from accel_lab.execution.programs import read_program
 from accel_lab.record import verified
 from accel_lab.record.verified import finish_capsule, read_capsule
@@ -239,14 +239,19 @@ def test_the_command_hands_the_job_what_the_recording_takes(
 @pytest.mark.parametrize(
     ("ended", "stderr", "holds", "said"),
     [
-        (Ended(exit_code=1), f"AssertionError: {DIFFERS}", True, "it fails by itself, in a fresh process"),
-        (Ended(exit_code=0), "", False, "it does not fail by itself (exit 0)"),
-        (Ended(exit_code=1), "ImportError: no torch", False, "it does not fail by itself (exit 1)"),
-        (Ended(limit="timeout"), "", False, "it was not run to its end (timeout)"),
+        (
+            ProcessExit(exit_code=1),
+            f"AssertionError: {DIFFERS}",
+            True,
+            "it fails by itself, in a fresh process",
+        ),
+        (ProcessExit(exit_code=0), "", False, "it does not fail by itself (exit 0)"),
+        (ProcessExit(exit_code=1), "ImportError: no torch", False, "it does not fail by itself (exit 1)"),
+        (ProcessExit(limit="timeout"), "", False, "it was not run to its end (timeout)"),
     ],
 )
 def test_what_the_run_by_itself_says_of_a_capsule(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: Ended, stderr: str, holds: bool, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: ProcessExit, stderr: str, holds: bool, said: str
 ) -> None:
     folder = capsule(tmp_path / "c")
     (folder / "graph0.json").write_text(json.dumps(GRAPH))

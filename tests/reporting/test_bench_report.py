@@ -15,7 +15,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from accel_lab.core.benchmark import Benchmark, Change, Compared, RowChange, Standing
+from accel_lab.core.benchmark import Benchmark, BenchmarkComparison, Change, RowChange, RowStatus
 from accel_lab.core.text import for_terminal
 from accel_lab.reporting.page.bench import render
 from accel_lab.reporting.page.bench_plots import plots
@@ -127,7 +127,7 @@ def test_a_comparison_stands_on_top_with_the_regressions_first() -> None:
             chance=1e-5,
         ),
     )
-    found.compared = Compared(base="/runs/base.json", torch="2.13.0", rows=rows)
+    found.compared = BenchmarkComparison(base="/runs/base.json", torch="2.13.0", rows=rows)
     shown = text(found, width=140)
     assert shown.startswith("REGRESSION")
     assert "Compared with /runs/base.json (torch 2.13.0): 2 regressions" in shown
@@ -160,13 +160,13 @@ def test_a_busy_machine_is_said_to_be_so() -> None:
     ("standings", "said"),
     [
         ((), "NOTHING MEASURED"),
-        ((Standing.SKIPPED,), "NOTHING MEASURED"),
-        ((Standing.OK, Standing.SKIPPED), "MEASURED"),
-        ((Standing.OK, Standing.FAILED), "SOME FAILED"),
-        ((Standing.DIFFERS, Standing.FAILED), "RESULTS DIFFER"),
+        ((RowStatus.SKIPPED,), "NOTHING MEASURED"),
+        ((RowStatus.OK, RowStatus.SKIPPED), "MEASURED"),
+        ((RowStatus.OK, RowStatus.FAILED), "SOME FAILED"),
+        ((RowStatus.DIFFERS, RowStatus.FAILED), "RESULTS DIFFER"),
     ],
 )
-def test_the_verdict_is_the_worst_row(standings: tuple[Standing, ...], said: str) -> None:
+def test_the_verdict_is_the_worst_row(standings: tuple[RowStatus, ...], said: str) -> None:
     found = benchmark()
     found.rows = [replace(found.rows[0], standing=standing) for standing in standings]
     assert words.verdict(found)[0] == said
@@ -202,7 +202,7 @@ def test_pictures_are_one_bar_for_each_number_and_always_the_same_text() -> None
     assert "bert mock 21 ms" in latency and "ssm inductor" not in latency
     assert [plot.svg for plot in plots(benchmark())] == [plot.svg for plot in found]
     empty = benchmark()
-    empty.rows = [row for row in empty.rows if row.standing is Standing.SKIPPED]
+    empty.rows = [row for row in empty.rows if row.standing is RowStatus.SKIPPED]
     assert plots(empty) == []
 
 

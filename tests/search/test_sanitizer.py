@@ -17,7 +17,7 @@ from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.untrusted.child_files import ChildFiles
 from accel_lab.execution import sanitizer
 from accel_lab.execution.collect import collect, heap_check
-from accel_lab.execution.processes.process import Ended
+from accel_lab.execution.processes.process import ProcessExit
 from accel_lab.reporting.words.evidence import line_of, sentences
 from accel_lab.search.diagnosis import Diagnosis, Options
 from fakes_lab import FakeLab
@@ -77,7 +77,7 @@ def test_an_abort_by_the_allocator_is_known_by_its_last_word(stderr: str, said: 
 @pytest.mark.parametrize(("number", "noted"), [(signal.SIGABRT, True), (signal.SIGSEGV, False)])
 def test_only_an_abort_is_looked_into(tmp_path: Path, number: int, noted: bool) -> None:
     (tmp_path / "stderr.txt").write_text("x" * 100_000 + "\nfree(): invalid pointer\n")
-    outcome = collect(tmp_path, Ended(signal=number), warm=False, bare=True)
+    outcome = collect(tmp_path, ProcessExit(signal=number), warm=False, bare=True)
     assert outcome.status is Status.SIGNAL
     assert outcome.facts.get("heap_check") == ("free(): invalid pointer" if noted else None)
 
@@ -87,7 +87,7 @@ def test_a_report_names_the_line_of_generated_code(tmp_path: Path) -> None:
     source.parent.mkdir(parents=True)
     source.write_text(KERNEL)
     (tmp_path / "sanitizer.7").write_text(REPORT.replace("{source}", str(source)))
-    outcome = collect(tmp_path, Ended(exit_code=sanitizer.EXIT_CODE), warm=False, bare=False)
+    outcome = collect(tmp_path, ProcessExit(exit_code=sanitizer.EXIT_CODE), warm=False, bare=False)
     assert outcome.notes == ()
     assert outcome.facts["sanitizer"] == {
         "kind": "heap-buffer-overflow",

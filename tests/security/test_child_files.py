@@ -16,15 +16,15 @@ from typing import Any
 import pytest
 
 import accel_lab
-from accel_lab.core.ended import Ended
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import PROTOCOL, Probe, Program
+from accel_lab.core.process_exit import ProcessExit
 from accel_lab.core.stages import Rung
-from accel_lab.core.untrusted.child_files import ChildFiles, Refused
+from accel_lab.core.untrusted.child_files import ChildFiles, UntrustedFileError
 from accel_lab.core.untrusted.fact_shapes import FACTS
 from accel_lab.execution.journal import Journal
 from accel_lab.execution.prober import Prober
-from accel_lab.execution.run_folder.surroundings import LINKS
+from accel_lab.execution.run_folder.folder_views import LINKS
 from accel_lab.execution.run_folder.workspace import Workspace
 from accel_lab.numerics import recording as reader
 from accel_lab.numerics import records
@@ -336,12 +336,12 @@ class Bench:
         )
         self.asked = 0
 
-    def _run(self, command: Any, *, stdout: Path, stderr: Path, **_: Any) -> Ended:
+    def _run(self, command: Any, *, stdout: Path, stderr: Path, **_: Any) -> ProcessExit:
         stdout.touch()
         stderr.touch()
         leave(stdout.parent)
         self.spoil(stdout.parent)
-        return Ended(exit_code=0, seconds=0.1)
+        return ProcessExit(exit_code=0, seconds=0.1)
 
     def ask(self, spoil: Spoil) -> Outcome:
         self.spoil, self.asked = spoil, self.asked + 1
@@ -422,7 +422,7 @@ def test_a_limit_that_ended_the_run_is_told_before_what_it_left(bench: Bench) ->
 )
 def test_a_captured_graph_of_another_shape_is_refused(tmp_path: Path, data: Any) -> None:
     put("capture/graph0.json", data)(tmp_path)
-    with pytest.raises(Refused):
+    with pytest.raises(UntrustedFileError):
         load_captures(tmp_path)
 
 
@@ -450,7 +450,7 @@ def test_a_captured_graph_of_another_name_is_passed_over(tmp_path: Path, name: s
 def test_a_file_of_values_that_lies_about_its_size_is_refused(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "values.safetensors"
     path.write_bytes(data)
-    with pytest.raises(Refused):
+    with pytest.raises(UntrustedFileError):
         header(path)
         read_entry(path, "a")
 
@@ -480,7 +480,7 @@ def test_a_row_of_the_journal_that_is_none_is_passed_over(tmp_path: Path, row: A
 
 def test_a_name_that_leaves_the_folder_is_refused(tmp_path: Path) -> None:
     for name in ("../x", "/etc/hostname", "a/../../x", "", "a\0b"):
-        with pytest.raises(Refused):
+        with pytest.raises(UntrustedFileError):
             ChildFiles(tmp_path).data(name, 100)
 
 
@@ -495,7 +495,7 @@ def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path: Path, monkeypat
         return whole(file, size)
 
     monkeypatch.setattr(os, "read", growing)
-    with pytest.raises(Refused, match="grew"):
+    with pytest.raises(UntrustedFileError, match="grew"):
         ChildFiles(tmp_path).data("x", 50)
 
 

@@ -21,12 +21,12 @@ from accel_lab import session
 from accel_lab.cli import job, main, streams
 from accel_lab.cli.commands import run_command
 from accel_lab.cli.progress import Progress
-from accel_lab.core.ended import Ended
 from accel_lab.core.outcome import Outcome, Raised, Status
 from accel_lab.core.probe import Probe, Program
+from accel_lab.core.process_exit import ProcessExit
 from accel_lab.core.text import control, for_terminal, printable
 from accel_lab.execution import builds, prober
-from accel_lab.execution.run_folder import surroundings
+from accel_lab.execution.run_folder import folder_views
 from accel_lab.execution.run_folder.workspace import Workspace
 
 SOURCE = Path(streams.__file__).resolve().parents[2]
@@ -40,7 +40,7 @@ CONTROLS = frozenset(
 
 def answer(
     command: list[str], *, cwd: Path, stdout: Path, stderr: Path, env: Mapping[str, str], **rest: Any
-) -> Ended:
+) -> ProcessExit:
     """Stands in for all processes of a run: the script raises whatever is asked."""
     message = f"boom {EVIL}"
     stdout.write_bytes(b"")
@@ -50,7 +50,7 @@ def answer(
     if "once" in command:
         row = {"raised": {"type": "ValueError", "message": message}, "torch": "2.14.1", "python": "3.11.7"}
         (stdout.parent / "result.json").write_text(json.dumps(row))
-    return Ended(exit_code=1, seconds=0.1)
+    return ProcessExit(exit_code=1, seconds=0.1)
 
 
 def facts(python: str, folder: Path) -> builds.Build:
@@ -77,7 +77,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, "inspect_build", facts)
         patch.setattr(session, "Prober", functools.partial(prober.Prober, runner=answer))
-        patch.setattr(surroundings.Surroundings, "_can_mount", lambda self, folders: False)
+        patch.setattr(folder_views.FolderViews, "_can_mount", lambda self, folders: False)
         options = [
             "--no-minimize",
             "--no-workarounds",
@@ -319,7 +319,7 @@ def test_a_refused_run_is_the_labs_failure(
 ) -> None:
     raised = Raised(type="ValueError", message=EVIL) if status is Status.EXCEPTION else None
     outcome = Outcome(status=status, raised=raised, notes=(f"the lab failed {EVIL}",), folder=str(tmp_path))
-    once = job.Once(
+    once = job.SingleRun(
         program=Program(path="x.py"),
         build=facts("py", tmp_path),
         workspace=Workspace(tmp_path, tmp_path),

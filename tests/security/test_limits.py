@@ -12,9 +12,9 @@ import pytest
 
 import fakes_interpreter
 from accel_lab.cli import main as cli
-from accel_lab.core.ended import Ended
 from accel_lab.core.machine.disk_usage import DiskUsage
 from accel_lab.core.probe import Limits
+from accel_lab.core.process_exit import ProcessExit
 from accel_lab.execution.journal import Journal
 from accel_lab.execution.processes import process
 from accel_lab.execution.run_folder import workspace
@@ -28,7 +28,7 @@ for turn in range(200):
 """
 
 
-def run(tmp_path: Path, code: str, *words: str, limits: Limits, written: list[Path]) -> Ended:
+def run(tmp_path: Path, code: str, *words: str, limits: Limits, written: list[Path]) -> ProcessExit:
     return process.run(
         [sys.executable, "-S", "-c", code, *words],
         cwd=tmp_path,

@@ -15,13 +15,13 @@ from typing import Any
 import click
 import pytest
 
-from accel_lab.cli import main, mistakes
+from accel_lab.cli import internal_errors, main
 from accel_lab.cli.commands import verify_command
-from accel_lab.core.ended import Ended
 from accel_lab.core.errors import Unanswered, UsageError
 from accel_lab.core.machine.environment import EnvironmentSpec, EnvironmentUnavailable
-from accel_lab.core.machine.variables import cut_environment
+from accel_lab.core.machine.variables import restricted_environment
 from accel_lab.core.probe import Limits
+from accel_lab.core.process_exit import ProcessExit
 from accel_lab.execution.processes import process
 from accel_lab.execution.run_folder import marker as run_marker
 from accel_lab.reporting.bundle import run_again
@@ -88,7 +88,7 @@ def expect(**values: Any) -> Callable[[dict[str, bytes]], None]:
 def test_nothing_of_a_bundle_is_run_before_somebody_agrees(
     bundle: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def started(*args: Any, **kwargs: Any) -> Ended:
+    def started(*args: Any, **kwargs: Any) -> ProcessExit:
         raise AssertionError("it was run")
 
     monkeypatch.setattr(process, "run", started)
@@ -222,7 +222,7 @@ class Containers:
         return type("Made", (), {"python": sys.executable, "spec": spec})()
 
     def runner(self, made: Any, workspace: Any, *, read: list[Path]) -> Any:
-        def run(command: list[str], **more: Any) -> Ended:
+        def run(command: list[str], **more: Any) -> ProcessExit:
             self.ran.append(command)
             assert all(any(place in Path(word).parents for place in read) for word in command[1:])
             assert more["stdout"].parent in (more["cwd"], *more["cwd"].parents)
@@ -263,7 +263,7 @@ def test_a_bundle_runs_in_a_container_where_there_is_one(
 
 def test_only_named_variables_are_passed(tmp_path: Path) -> None:
     base = {"PATH": "/bin", "OMP_NUM_THREADS": "2", "ACCEL_LAB_KEY": "s", "LD_PRELOAD": "x", "A": "b"}
-    found = cut_environment(base, tmp_path)
+    found = restricted_environment(base, tmp_path)
     assert {"PATH", "OMP_NUM_THREADS", "HOME"} <= set(found)
     assert not {"ACCEL_LAB_KEY", "LD_PRELOAD", "A"} & set(found)
 
@@ -404,9 +404,9 @@ def test_an_unforeseen_exception_is_one_line_with_a_number(
         raise type(error)(*error.args)
 
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(mistakes.tempfile, "tempdir", None)
+    monkeypatch.setattr(internal_errors.tempfile, "tempdir", None)
     monkeypatch.setattr("accel_lab.cli.commands.runs_command.state_folder", fails)
-    monkeypatch.setattr(mistakes, "_run_folder", lambda: None)
+    monkeypatch.setattr(internal_errors, "_run_folder", lambda: None)
     numbers = set()
     for _ in range(2):
         code, out, err = ask(capsys, "list")
@@ -420,11 +420,11 @@ def test_an_unforeseen_exception_is_one_line_with_a_number(
 
 
 def test_the_traceback_goes_into_the_runs_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mistakes, "_run_folder", lambda: tmp_path)
+    monkeypatch.setattr(internal_errors, "_run_folder", lambda: tmp_path)
     try:
         raise ValueError("boom")
     except ValueError as error:
-        said = mistakes.keep(error)
+        said = internal_errors.keep(error)
     (kept,) = tmp_path.glob("mistake-*.txt")
     assert str(kept) in said and "ValueError: boom" in kept.read_text()
 
@@ -498,7 +498,7 @@ def test_texts_with_numbers_in_them_as_well(words: tuple[str, ...], capsys: Capt
 
 
 def test_nothing_starts_while_that_holds(tmp_path: Path) -> None:
-    def start() -> Ended:
+    def start() -> ProcessExit:
         return process.run(
             [sys.executable, "-c", "pass"],
             cwd=tmp_path,

@@ -10,7 +10,7 @@ import pytest
 
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Program
-from accel_lab.core.releases.flip_details import NumberPair
+from accel_lab.core.releases.flip_details import MetricPair
 from accel_lab.core.verdict import Verdict
 from accel_lab.reporting.words import versions
 from accel_lab.versions.metric import MetricAxis, number
@@ -45,7 +45,7 @@ def test_a_counter_that_grows_is_found_with_one_run_each(tmp_path: Path) -> None
     assert found.worse
     (flip,) = found.versions.flips
     assert (flip.kind, flip.after, flip.at) == ("introduced", "2.5.0", "2.6.0")
-    assert flip.details.numbers["kernels"] == NumberPair(good=2, bad=5)
+    assert flip.details.numbers["kernels"] == MetricPair(good=2, bad=5)
     assert any("generated kernels: 2 -> 5" in note for note in flip.notes)
     assert flip.details.code[0].kind == "output_code"
     assert {row.runs for row in found.versions.tested} == {1}

@@ -25,7 +25,7 @@ from accel_lab.core.releases.versions import Versions
 from accel_lab.core.signature import Signature
 from accel_lab.core.verdict import Verdict
 from accel_lab.environments.options import EnvironmentOptions
-from accel_lab.execution.asides import Interrupted
+from accel_lab.execution.auxiliary import Interrupted
 from accel_lab.execution.builds import Build
 from accel_lab.execution.prober import Prober
 from accel_lab.execution.programs import read_program

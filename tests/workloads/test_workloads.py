@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel_lab.core.benchmark import Reply, Spread, Standing
+from accel_lab.core.benchmark import Reply, RowStatus, Spread
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.probe import Limits
 from accel_lab.execution.processes.isolated import Isolated
@@ -76,17 +76,17 @@ def test_violations_are_told_with_their_lines() -> None:
 
 def test_a_row_is_made_of_what_the_worker_tells() -> None:
     found = {(row.model, row.backend): row for row in benchmark().rows}
-    assert found["resnet18", ""].standing is Standing.SKIPPED
+    assert found["resnet18", ""].standing is RowStatus.SKIPPED
     assert "pip install torchvision" in found["resnet18", ""].reason
     dynamo = found["bert", "dynamo"]
-    assert dynamo.standing is Standing.OK and dynamo.graphs == 1
+    assert dynamo.standing is RowStatus.OK and dynamo.graphs == 1
     assert dynamo.ratio_to_eager == pytest.approx(2.1) and dynamo.peak_mb == 50.0
     assert dynamo.compile_s == pytest.approx(2.02 - 0.021)
     assert found["bert", "eager"].graphs is None and found["bert", "eager"].ratio_to_eager is None
-    assert found["bert", "aot"].standing is Standing.DIFFERS
-    assert found["ssm", "mock"].standing is Standing.SKIPPED
+    assert found["bert", "aot"].standing is RowStatus.DIFFERS
+    assert found["ssm", "mock"].standing is RowStatus.SKIPPED
     late = found["ssm", "inductor"]
-    assert late.standing is Standing.FAILED and late.reason == "timed out after 9 s (in: first call)"
+    assert late.standing is RowStatus.FAILED and late.reason == "timed out after 9 s (in: first call)"
     assert late.latency_ms is None and late.ratio_to_eager is None and late.compile_s is None
 
 
@@ -94,7 +94,10 @@ def test_a_row_is_made_of_what_the_worker_tells() -> None:
     ("reply", "says"),
     [
         (Reply(facts={}), "the worker ended early (in: start)"),
-        (Reply(facts={"part": "import"}, said="Illegal instruction"), "Illegal instruction (in: import)"),
+        (
+            Reply(facts={"part": "import"}, stderr_line="Illegal instruction"),
+            "Illegal instruction (in: import)",
+        ),
         (Reply(facts={"part": "warm-up"}, ended="ended by signal 11"), "ended by signal 11 (in: warm-up)"),
         (
             Reply(
@@ -109,7 +112,7 @@ def test_a_row_is_made_of_what_the_worker_tells() -> None:
 )
 def test_a_worker_that_does_not_come_back_is_a_failed_row(reply: Reply, says: str) -> None:
     row = measure.row_of(registry.MODELS["ssm"], registry.BACKENDS["aot"], reply)
-    assert row.standing is Standing.FAILED and says in row.reason
+    assert row.standing is RowStatus.FAILED and says in row.reason
     json.dumps(row.to_json())
 
 
@@ -406,7 +409,7 @@ def test_a_training_step_of_every_small_model(torch_python: str, tmp_path: Path,
     backend = registry.BACKENDS["aot"]
     reply = worker.ask("x", measure.job_of(model, backend, settings))
     row = measure.row_of(model, backend, reply)
-    assert row.standing is Standing.OK, (row.reason, reply.facts.get("error"))
+    assert row.standing is RowStatus.OK, (row.reason, reply.facts.get("error"))
     names = [distance["name"] for distance in reply.facts["distances"]]
     assert "loss" in names and sum(n.startswith("gradient of ") for n in names) > 10
     assert row.graphs == 1 and row.graph_breaks == {}
@@ -442,11 +445,11 @@ def breaks(gm, inputs):
         rows[target] = measure.row_of(
             model, backend, worker.ask("x", measure.job_of(model, backend, settings))
         )
-    assert rows["wrong:off"].standing is Standing.DIFFERS
+    assert rows["wrong:off"].standing is RowStatus.DIFFERS
     assert rows["wrong:off"].distance is not None and rows["wrong:off"].distance.to_eager > 1e-3
-    assert rows["wrong:breaks"].standing is Standing.FAILED
+    assert rows["wrong:breaks"].standing is RowStatus.FAILED
     assert "no such unit" in rows["wrong:breaks"].reason and "(in: first call)" in rows["wrong:breaks"].reason
-    assert rows["absent:backend"].standing is Standing.SKIPPED
+    assert rows["absent:backend"].standing is RowStatus.SKIPPED
 
 
 def test_rich_answers_are_of_questions_that_exist() -> None:

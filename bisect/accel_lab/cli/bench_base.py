@@ -11,9 +11,9 @@ import click
 from tabulate import tabulate
 
 from accel_lab.cli.streams import print_json
-from accel_lab.core.benchmark import SCHEMA, Compared, Measurement
+from accel_lab.core.benchmark import SCHEMA, BenchmarkComparison, Measurement
 from accel_lab.core.errors import UsageError
-from accel_lab.core.untrusted.child_files import ChildFiles, Refused
+from accel_lab.core.untrusted.child_files import ChildFiles, UntrustedFileError
 from accel_lab.search.timeline.bench_regression import BaseRow, Key, compared
 from accel_lab.workloads import registry
 from accel_lab.workloads.measure import Settings
@@ -51,16 +51,16 @@ class Base:
                     f"{ours[name]!r}: their times cannot be compared"
                 )
 
-    def against(self, rows: Sequence[Measurement]) -> Compared:
+    def against(self, rows: Sequence[Measurement]) -> BenchmarkComparison:
         """Compares ``rows``, the new measurements, with this benchmark."""
-        return Compared(base=str(self.path), torch=self.torch, rows=compared(rows, self.rows))
+        return BenchmarkComparison(base=str(self.path), torch=self.torch, rows=compared(rows, self.rows))
 
 
 def read_base(path: Path) -> Base:
     """Reads a bench.json, which may come from a stranger. Raises :class:`UsageError` if it is not one."""
     try:
         found = ChildFiles(path.parent).json(path.name, _SHAPE, most=_MOST_BYTES)
-    except Refused as error:
+    except UntrustedFileError as error:
         raise UsageError(f"--compare takes the bench.json of an earlier run: {error}") from None
     if found is None:
         raise UsageError(f"there is no file {path}: --compare takes the bench.json of an earlier run")

@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from accel_lab.core.benchmark import Benchmark, Measurement, Standing
+from accel_lab.core.benchmark import Benchmark, Measurement, RowStatus
 from accel_lab.core.errors import LabError
-from accel_lab.core.untrusted.child_files import ChildFiles, Refused
+from accel_lab.core.untrusted.child_files import ChildFiles, UntrustedFileError
 from accel_lab.engine.dispatch import Dispatch, EngineLost, Fetched, Stopped
-from accel_lab.engine.job import BESIDE, PackedJob, Request, lab_identity
+from accel_lab.engine.job import SCRIPT_FOLDER, PackedJob, Request, lab_identity
 from accel_lab.engine.store import StoreLost
 
 _SHAPE = {"environment": object, "rows": [object], "complete": bool}
@@ -45,7 +45,7 @@ def gather(
         request = Request(
             words=("bench", "--model", model, *words, "--quiet"),
             script="",
-            cwd=BESIDE,
+            cwd=SCRIPT_FOLDER,
             python=python,
             torch=torch,
             lab=lab_identity(),
@@ -59,7 +59,7 @@ def gather(
         except Stopped:
             return []
         except (LabError, OSError) as error:
-            return [Measurement(model=model, backend="", standing=Standing.FAILED, reason=str(error))]
+            return [Measurement(model=model, backend="", standing=RowStatus.FAILED, reason=str(error))]
 
     lost: LabError | None = None
     with ThreadPoolExecutor(max_workers=jobs) as pool:
@@ -78,13 +78,13 @@ def _rows(fetched: Fetched, benchmark: Benchmark) -> list[Measurement]:
     """Reads the rows of a fetched benchmark; each row notes the worker that measured it."""
     found = sorted((fetched.folder / "runs").glob("*/bench.json"))
     if not found:
-        raise Refused("the worker left no bench.json")
+        raise UntrustedFileError("the worker left no bench.json")
     run = found[-1].parent
     read: dict[str, Any] = ChildFiles(run).json(found[-1].name, _SHAPE)
     try:
         rows = [Measurement.from_json(row) for row in read["rows"]]
     except ValueError as error:
-        raise Refused(f"{found[-1]}: {error}") from None
+        raise UntrustedFileError(f"{found[-1]}: {error}") from None
     environment = read["environment"]
     if isinstance(environment, dict):
         benchmark.environment.update({**environment, **benchmark.environment})

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import accel_lab
 from accel_lab.core.errors import LabError
-from accel_lab.core.untrusted.child_files import ChildFiles, Refused
+from accel_lab.core.untrusted.child_files import ChildFiles, UntrustedFileError
 
 #: The mock's fault that is switched on for the whole tour.
 FAULT = "exp_tail_wrong"
@@ -56,7 +56,7 @@ def _layers(folder: Path) -> Sequence[str]:
         file = newest(folder / "layers", f"**/{name}")
         try:
             lines = (ChildFiles(file.parent).text(name) or "").splitlines()
-        except Refused:
+        except UntrustedFileError:
             continue
         more = f"\n  ... {len(lines) - _LINES} more lines" if len(lines) > _LINES else ""
         texts.append(f"{name}:\n" + "\n".join(f"  {line}" for line in lines[:_LINES]) + more)

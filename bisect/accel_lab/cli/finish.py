@@ -35,10 +35,12 @@ def write_files(
     findings.bundle = None
     _write_reports(findings, folder)  # first, so that nothing is lost if the bundle's run is stopped
     if bundle:
-        from accel_lab.cli.rehearse import ship
+        from accel_lab.cli.bundle_check import write_checked_bundle
 
         try:
-            made, said = ship(findings, folder, folder / "bundle.zip", verify=verify, fresh=fresh)
+            made, said = write_checked_bundle(
+                findings, folder, folder / "bundle.zip", verify=verify, fresh=fresh
+            )
             findings.bundle, findings.bundle_check = str(folder / "bundle.zip"), said.to_json()
             findings.warnings += [f"left out of the bundle: {d.name} ({d.reason})" for d in made.dropped[:5]]
             findings.warnings += [*elsewhere(made), *made.warnings]

@@ -26,9 +26,9 @@ from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Limits, Probe, Program
 from accel_lab.core.stages import Rung
 from accel_lab.core.text import command_line
-from accel_lab.execution.asides import Interrupted
+from accel_lab.execution.auxiliary import Interrupted
 from accel_lab.execution.builds import Build, inspect_build
-from accel_lab.execution.lending.borrower import Servers, servers_of
+from accel_lab.execution.lending.server_client import Servers, servers_of
 from accel_lab.execution.prober import Prober
 from accel_lab.execution.programs import folder_of, read_program
 from accel_lab.execution.run_folder.lock import held
@@ -45,7 +45,7 @@ _KEEP_S = 600.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Given:
+class JobOptions:
     """The options of ``program_options`` and ``job_options``, as click passes them."""
 
     program: tuple[str, ...]
@@ -116,7 +116,7 @@ class Given:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Once:
+class SingleRun:
     """One run of a program: its interpreter, its folder and its outcome."""
 
     program: Program
@@ -132,7 +132,7 @@ def run_once(
     switches: tuple[tuple[str, Any], ...] = (),
     keep: bool = False,
     **words: Any,
-) -> Once:
+) -> SingleRun:
     """Runs the program of ``program_options`` once, in a fresh process, under one rung."""
     return run_each([Question(rung=rung, switches=switches)], command=command, keep=keep, **words)[0]
 
@@ -147,14 +147,14 @@ class Question:
 
 
 #: Returns the next questions, given the answers so far; empty to stop.
-Further = Callable[[list[Once]], Sequence[Question]]
+NextQuestions = Callable[[list[SingleRun]], Sequence[Question]]
 
 
 def run_each(
     questions: Sequence[Question],
     *,
     command: str,
-    further: Further | None = None,
+    next_questions: NextQuestions | None = None,
     program: tuple[str, ...],
     module: str | None,
     python: str | None,
@@ -164,10 +164,10 @@ def run_each(
     stdin: str | None,
     out: str | None,
     keep: bool = False,
-) -> list[Once]:
+) -> list[SingleRun]:
     """Runs the program of ``program_options`` once for each question, each in a fresh process.
 
-    ``command`` is written into the marker of the run's folder. ``further`` gets the answers so far and
+    ``command`` is written into the marker of the run's folder. ``next_questions`` gets the answers so far and
     returns more questions, until it returns none.
     """
     script, args = split_program(module, program)
@@ -181,7 +181,7 @@ def run_each(
         context.meta.setdefault(RUN_FOLDERS, []).append(folder)
     with held(folder):
         limits = limits_from(timeout, memory, max_disk)
-        return _asked(request, folder, limits, questions, keep, read_stdin(stdin), further)
+        return _asked(request, folder, limits, questions, keep, read_stdin(stdin), next_questions)
 
 
 def _asked(
@@ -191,16 +191,16 @@ def _asked(
     questions: Sequence[Question],
     keep: bool,
     stdin: Path | None,
-    further: Further | None,
-) -> list[Once]:
+    next_questions: NextQuestions | None,
+) -> list[SingleRun]:
     build = inspect_build(request.python, folder)
     workspace = Workspace(folder, folder_of(request.program))
     with Prober(python=build.python, workspace=workspace, stdin=stdin, keep=keep) as prober:
-        answers: list[Once] = []
+        answers: list[SingleRun] = []
         asked = list(questions)
         while asked:
             answers += [
-                Once(
+                SingleRun(
                     program=request.program,
                     build=build,
                     workspace=workspace,
@@ -218,7 +218,7 @@ def _asked(
                 )
                 for question in asked
             ]
-            asked = list(further(answers)) if further is not None else []
+            asked = list(next_questions(answers)) if next_questions is not None else []
         return answers
 
 
@@ -228,7 +228,7 @@ def require_run(outcome: Outcome, what: str = "the script") -> None:
         raise LabError(f"{what} could not be run: {'; '.join(outcome.notes) or outcome.status.value}")
 
 
-def read_line(spec: str, words: dict[str, Any], given: Given, request: Request) -> VersionsRequest:
+def read_line(spec: str, words: dict[str, Any], given: JobOptions, request: Request) -> VersionsRequest:
     """Builds the request for a line of releases from ``--versions`` and ``environment_options``."""
     script = Path(request.program.path) if request.program.path is not None else None
     provider, options = read_options(words, script)
@@ -236,7 +236,7 @@ def read_line(spec: str, words: dict[str, Any], given: Given, request: Request) 
 
 
 def work(
-    given: Given,
+    given: JobOptions,
     request: Request,
     folder: Path,
     *,
@@ -275,7 +275,7 @@ def resumable(folder: Path, command: str) -> Iterator[None]:
 
 
 def _work(
-    given: Given,
+    given: JobOptions,
     request: Request,
     folder: Path,
     progress: Progress,
@@ -309,7 +309,7 @@ def _work(
         return 130
     verify = given.verify and session.time_budget.remaining_s != 0.0
     if given.bundle and given.verify and not verify and findings.verdict != "passes":
-        session.time_budget.leave("the run that verifies the bundle")
+        session.time_budget.note_unasked("the run that verifies the bundle")
     if given.bundle and verify and findings.verdict != "passes":
         progress.say("… the bundle is run once from a clean folder (--no-verify leaves that out)")
     if servers is not None and servers.leaves_one():

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import click
 
 from accel_lab import __version__
-from accel_lab.cli import logs, mistakes
+from accel_lab.cli import internal_errors, logs
 from accel_lab.cli.option_names import SETTABLE
 from accel_lab.cli.settings import make_settable
 from accel_lab.cli.streams import ReaderGone, close_quietly, guarded_streams
@@ -103,7 +103,7 @@ def run(argv: Sequence[str] | None) -> int:
         close_quietly()
         return 128 + signal.SIGPIPE
     except Exception as error:
-        line, code = mistakes.explained(error)
+        line, code = internal_errors.explained(error)
         sys.stderr.write(f"accel-lab: {line}\n")
         return code
     finally:

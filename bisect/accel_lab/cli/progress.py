@@ -14,7 +14,7 @@ from accel_lab.core.probe import Probe
 from accel_lab.core.text import control, printable
 from accel_lab.execution.run_folder.progress_file import ProgressFile
 
-from .question_words import question
+from .probe_words import question
 
 #: Moves to the first column; erases the line.
 _START, _ERASE = control("\r"), control("\x1b[2K")

@@ -15,14 +15,14 @@ from accel_lab.core.machine.environment import EnvironmentSpec
 from accel_lab.core.machine.files import remove, write_atomic
 from accel_lab.core.releases.versions import Tested
 from accel_lab.core.text import command_line
-from accel_lab.core.untrusted.child_files import ChildFiles, Refused
+from accel_lab.core.untrusted.child_files import ChildFiles, UntrustedFileError
 from accel_lab.core.untrusted.shapes import Table
 from accel_lab.engine.dispatch import Dispatch, EngineLost, Fetched, Stopped
-from accel_lab.engine.job import BESIDE, PackedJob, lab_identity
+from accel_lab.engine.job import SCRIPT_FOLDER, PackedJob, lab_identity
 from accel_lab.engine.job import Request as JobRequest
 from accel_lab.engine.lab_command import newest_run
 from accel_lab.engine.store import StoreLost
-from accel_lab.execution.asides import Interrupted
+from accel_lab.execution.auxiliary import Interrupted
 from accel_lab.request import Request
 from accel_lab.triage.remote import files_of
 from accel_lab.versions.build_verdict import TargetFailure
@@ -93,7 +93,7 @@ class ClusterReleases:
             words += ["--failure", f"../{FAILURE}"]
         request = JobRequest(
             words=(*words, "--require-releases", "--quiet"),
-            script=f"{BESIDE}/{script.name}",
+            script=f"{SCRIPT_FOLDER}/{script.name}",
             args=program.args,
             cwd=cwd,
             python="",
@@ -129,12 +129,12 @@ def _take(fetched: Fetched, folder: Path) -> None:
     release, environment = _release_of(run)
     left = run / FOLDER / folder_name(release)
     if asked is None or not left.is_dir() or left.is_symlink():
-        raise Refused(f"what {worker} left of this release is not what the lab writes")
+        raise UntrustedFileError(f"what {worker} left of this release is not what the lab writes")
     runs = {"release": release, "program": asked["program"], "environment": environment, "worker": worker}
     try:
         RemoteRuns.from_json(runs).write(left)
     except ValueError as error:
-        raise Refused(f"what {worker} says of this release: {error}") from None
+        raise UntrustedFileError(f"what {worker} says of this release: {error}") from None
     RemoteRuns.of(left)  # checks the files, so that damaged ones do not enter the run's folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     left.rename(folder)
@@ -150,7 +150,7 @@ def _release_of(run: Path) -> tuple[str, object]:
         grid = files.json("matrix.json", {"environments": Table()})
         made = grid["environments"] if grid is not None else {}
     if len(made) != 1:
-        raise Refused(f"a worker's run is of {len(made)} releases, not of one")
+        raise UntrustedFileError(f"a worker's run is of {len(made)} releases, not of one")
     ((release, environment),) = made.items()
     if isinstance(environment, dict):
         environment = {name: value for name, value in environment.items() if name != "outcome"}
@@ -166,7 +166,7 @@ def read_failure(path: Path) -> TargetFailure:
     """Reads the failure that another lab sent. Raises :class:`UsageError` if the file is damaged."""
     try:
         return SentFailure.from_json(ChildFiles(path.parent).json(path.name)).target
-    except (ValueError, Refused) as error:
+    except (ValueError, UntrustedFileError) as error:
         raise UsageError(f"--failure {path}: {error}") from None
 
 

@@ -46,4 +46,4 @@ def make_page(tool: str, probe: Path, folder: Path) -> tuple[str, str]:
     if ended.exit_code == 0 and (folder / PAGE).is_file():
         shutil.rmtree(work, ignore_errors=True)
         return PAGE, ""
-    return "", f"tlparse failed ({ended.how}): see {work / 'stderr.txt'}"
+    return "", f"tlparse failed ({ended.summary}): see {work / 'stderr.txt'}"

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from .record import Record, as_json, written
+from .record import Record, as_json, json_property
 
 SCHEMA = "accel-lab/bench/1"
 
 
-class Standing(str, Enum):
+class RowStatus(str, Enum):
     """The result of one row."""
 
     OK = "ok"
@@ -36,7 +36,7 @@ class Spread(Record):
     count: int
 
     @property
-    @written(after="count")
+    @json_property(after="count")
     def iqr(self) -> float:
         """The interquartile range; half of the samples lie in it."""
         return self.q3 - self.q1
@@ -63,12 +63,12 @@ class Spread(Record):
 class Reply:
     """A worker's answer to one job: its facts so far, and how its process ended.
 
-    ``ended`` is empty if the process ran to its end. ``said`` is the last line of its standard error.
+    ``ended`` is empty if the process ran to its end. ``stderr_line`` is the last line of its standard error.
     """
 
     facts: dict[str, Any]
     ended: str = ""
-    said: str = ""
+    stderr_line: str = ""
     seconds: float = 0.0
     folder: str = ""
 
@@ -94,7 +94,7 @@ class Measurement(Record):
 
     model: str
     backend: str
-    standing: Standing
+    standing: RowStatus
     reason: str = ""
     parameters: int | None = None
     import_s: float | None = None
@@ -117,7 +117,7 @@ class Measurement(Record):
     folder: str = ""
 
     @property
-    @written(after="first_call_s")
+    @json_property(after="first_call_s")
     def compile_s(self) -> float | None:
         """Duration of the first call minus the median of later ones, in seconds."""
         if self.first_call_s is None or self.latency_ms is None:
@@ -125,7 +125,7 @@ class Measurement(Record):
         return max(self.first_call_s - self.latency_ms.median / 1e3, 0.0)
 
     @property
-    @written(after="eager_latency_ms")
+    @json_property(after="eager_latency_ms")
     def ratio_to_eager(self) -> float | None:
         """Median latency divided by that of the interleaved eager calls."""
         if self.latency_ms is None or self.eager_latency_ms is None or not self.eager_latency_ms.median:
@@ -133,7 +133,7 @@ class Measurement(Record):
         return self.latency_ms.median / self.eager_latency_ms.median
 
     @property
-    @written(after="eager_samples_ms")
+    @json_property(after="eager_samples_ms")
     def peak_mb(self) -> float | None:
         """Peak memory of later calls minus the process's memory before the model was created, in MB."""
         peak, before = self.memory.get("steady_mb"), self.memory.get("imports_mb")
@@ -175,7 +175,7 @@ class RowChange(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compared(Record):
+class BenchmarkComparison(Record):
     """Comparison with an earlier benchmark: its file, its torch release, and a row for each pair."""
 
     base: str
@@ -200,10 +200,10 @@ class Benchmark(Record):
     artifacts: str = ""
     report: str | None = None
     seconds: float = field(default=0.0, metadata=as_json(digits=3))
-    compared: Compared | None = None
+    compared: BenchmarkComparison | None = None
 
     @property
-    @written()
+    @json_property()
     def schema(self) -> str:
         return SCHEMA
 
@@ -221,6 +221,6 @@ class Benchmark(Record):
         """The rows of one model."""
         return [row for row in self.rows if row.model == model]
 
-    def count(self, *standings: Standing) -> int:
+    def count(self, *standings: RowStatus) -> int:
         """The number of rows with one of these standings."""
         return sum(row.standing in standings for row in self.rows)

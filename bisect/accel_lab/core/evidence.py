@@ -80,7 +80,7 @@ class EvidenceKind(str, Enum):
     # Decompositions and FX passes.
     PASS_LEFT_OUT = "pass_left_out"
     PASS_ALONE_FAILS = "pass_alone_fails"
-    PASS_STOOD_IN_FOR = "pass_stood_in_for"
+    PASS_REPLACED = "pass_stood_in_for"
     PASSES_ONLY_TOGETHER = "passes_only_together"
     EARLIER_PASS_FIXES = "earlier_pass_fixes"
 
@@ -118,7 +118,7 @@ class EvidenceKind(str, Enum):
     LOOPS_WITHIN_BOUNDS = "loops_within_bounds"
 
     # Alternatives to the ladder's stage.
-    CORRECTED_AGAIN = "corrected_again"
+    INPUT_RECORRECTED = "corrected_again"
     CACHE_FAILS = "cache_fails"
     FAILS_WITHOUT_WRAPPER = "fails_without_wrapper"
     FAILS_DISABLED_EVERYWHERE = "fails_disabled_everywhere"
@@ -202,12 +202,12 @@ class EvidenceKind(str, Enum):
     KERNEL_DOES_NOT_FIX = "kernel_does_not_fix"
 
     # An accelerator: its rungs.
-    WAY_FAILS = "way_fails"
+    ADAPTER_RUNG_FAILS = "way_fails"
     WAYS_REPEATED = "ways_repeated"
-    WAYS_NOT_MONOTONE = "ways_not_monotone"
-    NO_WAY_FAILS_ALONE = "no_way_fails_alone"
+    ADAPTER_RUNGS_NOT_MONOTONE = "ways_not_monotone"
+    NO_ADAPTER_RUNG_FAILS_ALONE = "no_way_fails_alone"
     NO_FURTHER_WAYS = "no_further_ways"
-    ONE_BOX = "one_box"
+    SINGLE_RUNG = "one_box"
 
     def __str__(self) -> str:
         return self.value

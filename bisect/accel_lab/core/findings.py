@@ -187,7 +187,7 @@ class ByDesign(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WitnessAnswer(Record):
+class CrossCheckAnswer(Record):
     """One answer of the cross-check: the verdict of a torch backend with one ``subsystem`` disabled."""
 
     backend: str
@@ -196,7 +196,7 @@ class WitnessAnswer(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Witness(Record):
+class CrossCheck(Record):
     """An independent cross-check by torch's CompilerBisector.
 
     ``agrees`` is None if there is no opinion, e.g. because the build lacks it (``available``).
@@ -205,7 +205,7 @@ class Witness(Record):
     name: str
     available: bool = True
     agrees: bool | None = None
-    asked: tuple[WitnessAnswer, ...] = ()
+    asked: tuple[CrossCheckAnswer, ...] = ()
     words: str = ""
 
 
@@ -311,7 +311,7 @@ class Findings:
     ablation: list[Step] = field(default_factory=list)
     culprits: list[Culprit] = field(default_factory=list)
     by_design: ByDesign | None = None
-    witness: Witness | None = None
+    witness: CrossCheck | None = None
     confidence: float | None = None
     summary: str = ""
     next_steps: list[str] = field(default_factory=list)

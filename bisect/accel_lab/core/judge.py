@@ -92,7 +92,7 @@ def unwrap(raised: Raised) -> tuple[str, str]:
     return kind, message
 
 
-def compilers_own(outcome: Outcome) -> set[str]:
+def compiler_exceptions(outcome: Outcome) -> set[str]:
     """Returns the types of exceptions that left a region because the compiler itself failed.
 
     The script may have caught them. Exceptions of an operator during tracing are not included: they have

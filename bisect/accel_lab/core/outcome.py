@@ -7,7 +7,7 @@ from enum import Enum
 
 from accel_lab.protocol.facts import Facts as Facts
 
-from .record import Record, as_json, written
+from .record import Record, as_json, json_property
 
 SCHEMA = "accel-lab/outcome/1"
 
@@ -35,7 +35,7 @@ class Status(str, Enum):
 class Frame(Record):
     """One line of a traceback; ``file`` is shortened to ``torch/...`` inside torch."""
 
-    refuses_more = True
+    forbids_extra_keys = True
 
     file: str
     line: int
@@ -80,7 +80,7 @@ class Outcome(Record):
     notes: tuple[str, ...] = ()
 
     @property
-    @written()
+    @json_property()
     def schema(self) -> str:
         return SCHEMA
 

@@ -44,7 +44,7 @@ def as_json(
     return {_KEY: how}
 
 
-def written(*, after: str = "") -> Callable[[_Getter], _Getter]:
+def json_property(*, after: str = "") -> Callable[[_Getter], _Getter]:
     """Marks a property's getter to be written after the key ``after``, or first; it is not read back."""
 
     def mark(getter: _Getter) -> _Getter:
@@ -58,11 +58,11 @@ class Record:
     """Base class of dataclasses with a JSON form.
 
     The JSON has the fields in their order, enums by value, tuples as lists; fields of type ``Any`` are
-    written unchanged. A class with another JSON form overrides ``to_json``. ``refuses_more``: unknown keys
-    are errors.
+    written unchanged. A class with another JSON form overrides ``to_json``. ``forbids_extra_keys``: unknown
+    keys are errors.
     """
 
-    refuses_more: ClassVar[bool] = False
+    forbids_extra_keys: ClassVar[bool] = False
 
     def to_json(self) -> dict[str, Any]:
         kind: Any = type(self)
@@ -92,7 +92,7 @@ def _what(error: BaseException, _: Any) -> str:
 
 @functools.cache
 def _writer(cls: type[Any]) -> Callable[[Any], dict[str, Any]]:
-    """Creates the function that writes a class's fields and its :func:`written` properties."""
+    """Creates the function that writes a class's fields and its :func:`json_property` properties."""
     from cattrs.gen import make_dict_unstructure_fn, override
 
     changes: dict[str, Any] = {}
@@ -151,7 +151,9 @@ def _reader(cls: type[Any]) -> Reader:
         name: override(rename=how["name"], struct_hook=_unless_empty if how["empty"] else None)
         for name, how in changed.items()
     }
-    read = make_dict_structure_fn(cls, _converter(), _cattrs_forbid_extra_keys=cls.refuses_more, **names)
+    read = make_dict_structure_fn(
+        cls, _converter(), _cattrs_forbid_extra_keys=cls.forbids_extra_keys, **names
+    )
     return _checked(Table(), read)
 
 

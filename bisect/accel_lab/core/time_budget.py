@@ -21,7 +21,7 @@ LOG = logging.getLogger("accel_lab.search")
 PhaseListener = Callable[[str, "float | None"], None]
 
 
-def silent(words: str, seconds: float | None) -> None:
+def ignore_phase(words: str, seconds: float | None) -> None:
     """Default listener; does nothing."""
 
 
@@ -43,7 +43,7 @@ class Allowance:
 
 
 @dataclass(kw_only=True)
-class Spending:
+class SpendingTracker:
     """Tracks the time of a search's runs against ``budget_s`` seconds.
 
     It expects the next run to take as long as the longest one so far.
@@ -79,7 +79,7 @@ class TimeBudget:
     limit_s: float | None = None
     clock: Callable[[], float] = time.monotonic
     unasked: list[str] = field(default_factory=list)
-    on_phase: PhaseListener = silent
+    on_phase: PhaseListener = ignore_phase
     _end: float | None = None
     _allowance: Allowance | None = None
 
@@ -107,7 +107,7 @@ class TimeBudget:
         if self._allowance is not None:
             self._allowance.spend(seconds)
 
-    def leave(self, words: str) -> None:
+    def note_unasked(self, words: str) -> None:
         """Records a question that the time did not allow."""
         if words not in self.unasked:
             self.unasked.append(words)
@@ -130,7 +130,7 @@ class TimeBudget:
             self._allowance = outer
 
     @contextmanager
-    def waived(self) -> Iterator[None]:
+    def without_deadline(self) -> Iterator[None]:
         """Context without a deadline, for runs that must be made in any case."""
         end, self._end = self._end, None
         try:
@@ -139,4 +139,4 @@ class TimeBudget:
             self._end = end
 
 
-__all__ = ["Allowance", "OutOfTime", "PhaseListener", "Spending", "TimeBudget", "silent"]
+__all__ = ["Allowance", "OutOfTime", "PhaseListener", "SpendingTracker", "TimeBudget", "ignore_phase"]

@@ -20,7 +20,7 @@ POLICY = (
 )
 #: Policy for a run's HTML and SVG, which a stranger may have written: no scripts, forms or external loads.
 #: The origin is kept, because links between the files would otherwise lose the cookie.
-STRANGER = (
+UNTRUSTED_PAGE = (
     "sandbox allow-same-origin; default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
@@ -91,7 +91,7 @@ class Gate:
                 headers.setdefault("content-security-policy", POLICY.format(style="'none'"))
             await send(message)
 
-        answer = self._refusal(scope) or self._entrance(scope) or self._stranger(scope)
+        answer = self._refusal(scope) or self._login(scope) or self._unauthorized(scope)
         await (answer or self._app)({**scope, "root_path": self._access.root}, receive, guarded)
 
     def _refusal(self, scope: Scope) -> Response | None:
@@ -115,7 +115,7 @@ class Gate:
             return _no("This request was begun by another site.", 403)
         return None
 
-    def _entrance(self, scope: Scope) -> Response | None:
+    def _login(self, scope: Scope) -> Response | None:
         """Answers a request with the token: sets the cookie and returns a page that leads on.
 
         It is not a redirect, because the browser would not send the cookie after a navigation from another
@@ -141,7 +141,7 @@ class Gate:
         )
         return page
 
-    def _stranger(self, scope: Scope) -> Response | None:
+    def _unauthorized(self, scope: Scope) -> Response | None:
         """Returns the refusal of a request without the cookie or outside the root, or None."""
         root = f"{self._access.root}/"
         if not _same(scope["path"][: len(root)], root):

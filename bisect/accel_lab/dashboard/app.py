@@ -23,7 +23,7 @@ from accel_lab.reporting.runs.joint import joint
 from accel_lab.reporting.runs.kept_run import UNFINISHED, KeptRun, kept_run
 
 from . import pages
-from .access import STRANGER, Access, Gate
+from .access import UNTRUSTED_PAGE, Access, Gate
 from .events import events, first_wanted
 from .followed import FollowedRun
 from .forms import Misused, bisection_of, read_form
@@ -202,7 +202,7 @@ class Board:
 
     def file(self, request: Request) -> Response:
         found = served(self._row(request).folder, request.path_params["path"])
-        headers = {"content-security-policy": STRANGER} if found.stranger else {}
+        headers = {"content-security-policy": UNTRUSTED_PAGE} if found.untrusted else {}
         if found.attached:
             name = os.path.basename(request.path_params["path"])
             headers["content-disposition"] = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
@@ -218,7 +218,7 @@ class Board:
         data = joint([_kept(row) for row in rows])
         links = {str(row.folder): self._access.root + row.url for row in rows}
         text = joint_page.render(data, link=lambda run: links.get(run["folder"], ""))
-        return HTMLResponse(text, headers={"content-security-policy": STRANGER})
+        return HTMLResponse(text, headers={"content-security-policy": UNTRUSTED_PAGE})
 
 
 def _kept(row: Row) -> KeptRun:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from accel_lab.core.errors import LabError
 from accel_lab.core.text import printable, shorten
-from accel_lab.core.untrusted.child_files import ChildFiles, Refused, parsed
+from accel_lab.core.untrusted.child_files import ChildFiles, UntrustedFileError, parsed
 
 _ROW = {"event": str, "key?": str, "label?": str}
 _CHUNK = 4 << 20
@@ -43,7 +43,7 @@ class JournalTail:
     def _heed(self, data: bytes) -> None:
         try:
             row = parsed(data, "journal.jsonl", _ROW)
-        except Refused:
+        except UntrustedFileError:
             return
         key = row.get("key", "")
         if row["event"] == "running":

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from accel_lab.core.untrusted.child_files import ChildFiles, Refused
+from accel_lab.core.untrusted.child_files import ChildFiles, UntrustedFileError
 from accel_lab.execution.run_folder.lock import NAME as LOCK
 from accel_lab.execution.run_folder.lock import user_of
 from accel_lab.reporting.runs.kept_run import RUNNING, UNFINISHED
@@ -77,11 +77,11 @@ class RunFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Served:
-    """A file as sent to the browser. ``stranger`` marks a page that must be sandboxed."""
+    """A file as sent to the browser. ``untrusted`` marks a page that must be sandboxed."""
 
     data: bytes
     kind: str
-    stranger: bool
+    untrusted: bool
     attached: bool
 
 
@@ -185,7 +185,7 @@ def served(folder: Path, path: str) -> Served:
         raise NotThere("The lock of a run is not shown.")
     try:
         data = ChildFiles(folder).data(path, MOST_BYTES)
-    except (Refused, ValueError) as error:
+    except (UntrustedFileError, ValueError) as error:
         raise NotThere(f"{error}.") from None
     if data is None:
         raise NotThere("There is no such file in that run.")
@@ -193,9 +193,9 @@ def served(folder: Path, path: str) -> Served:
     kind = _SHOWN.get(suffix)
     if kind is None and b"\0" not in data[:8192] and suffix not in (".zip", ".pdf"):
         kind = _TEXT
-    stranger = suffix in (".html", ".svg")
+    untrusted = suffix in (".html", ".svg")
     attached = kind is None
-    return Served(data=data, kind=kind or _binary(path), stranger=stranger, attached=attached)
+    return Served(data=data, kind=kind or _binary(path), untrusted=untrusted, attached=attached)
 
 
 def _binary(path: str) -> str:

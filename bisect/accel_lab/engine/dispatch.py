@@ -20,7 +20,7 @@ from accel_lab.core.errors import LabError
 from accel_lab.core.text import shorten
 from accel_lab.core.untrusted.child_files import ChildFiles
 
-from .job import APART, REQUEST, Answer, PackedJob, Ran, State
+from .job import LARGE_FILES, REQUEST, Answer, PackedJob, Ran, State
 from .packing import BadPack, pack, unpack
 from .store import Store
 from .worker import RAN, file_name, job_name, run_name, starts
@@ -135,7 +135,7 @@ class Dispatch:
                 if not self._store.has(file_name(digest)):
                     self._store.put(job.files[name], file_name(digest))
             target = Path(folder) / "job.zip"
-            texts = [(REQUEST, json.dumps(job.request.to_json())), (APART, json.dumps(apart))]
+            texts = [(REQUEST, json.dumps(job.request.to_json())), (LARGE_FILES, json.dumps(apart))]
             pack(target, [(name, path) for name, path in job.files.items() if name not in apart], texts)
             self._store.put(target, job_name(job.key))
 

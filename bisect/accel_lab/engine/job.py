@@ -14,10 +14,10 @@ import accel_lab
 from accel_lab.core.record import Record
 
 #: Names in a job's pack: the request, the files next to the script, and those of the working directory.
-REQUEST, BESIDE, CWD = "request.json", "beside", "cwd"
+REQUEST, SCRIPT_FOLDER, CWD = "request.json", "beside", "cwd"
 #: Name in a job's pack of the table with the hashes of large files, which are stored separately because many
 #: scripts may share one; and the size in bytes from which a file counts as large.
-APART, APART_BYTES = "apart.json", 1 << 20
+LARGE_FILES, LARGE_FILE_BYTES = "apart.json", 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ class PackedJob:
     @property
     def apart(self) -> dict[str, str]:
         """Hashes of the large files, which are stored separately."""
-        large = {name: path for name, path in self.files.items() if path.stat().st_size >= APART_BYTES}
+        large = {name: path for name, path in self.files.items() if path.stat().st_size >= LARGE_FILE_BYTES}
         return {name: file_digest(path) for name, path in large.items()}
 
 
@@ -132,10 +132,10 @@ def _digest(path: str, size: int, changed: int) -> str:
 
 
 __all__ = [
-    "APART",
-    "BESIDE",
     "CWD",
+    "LARGE_FILES",
     "REQUEST",
+    "SCRIPT_FOLDER",
     "Answer",
     "PackedJob",
     "Ran",

@@ -33,7 +33,7 @@ from accel_lab.core.untrusted.shapes import Table
 from accel_lab.execution.builds import inspect_build
 from accel_lab.execution.run_folder.lock import InUse, held
 
-from .job import APART, REQUEST, Answer, Ran, Request, State, file_digest, lab_identity
+from .job import LARGE_FILES, REQUEST, Answer, Ran, Request, State, file_digest, lab_identity
 from .lab_command import ENDS, LabRun, newest_run, run_lab
 from .packing import files_below, pack, unpack
 from .store import Store, StoreLost
@@ -220,7 +220,7 @@ def _fetched(store: Store, key: str, place: Path) -> Request:
         unpack(source, place / "job")
     left = ChildFiles(place / "job")
     request = Request.from_json(left.json(REQUEST))
-    for name, digest in (left.json(APART, Table(str)) or {}).items():
+    for name, digest in (left.json(LARGE_FILES, Table(str)) or {}).items():
         target = _inside(place, name)
         target.parent.mkdir(parents=True, exist_ok=True)
         try:

@@ -18,7 +18,7 @@ from .options import Run
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
+class CommandResult:
     """How a command ended and its output."""
 
     ok: bool
@@ -36,7 +36,7 @@ class Commands:
 
     def __call__(
         self, command: Sequence[str], env: Mapping[str, str], *, timeout_s: float | None = None
-    ) -> Said:
+    ) -> CommandResult:
         """Runs a command; ``why`` names the limit that stopped it. Ctrl-C raises EnvironmentUnavailable."""
         # Installing unpacks gigabytes, so these are limits for a tool, not for a probe.
         limits = Limits(
@@ -61,7 +61,7 @@ class Commands:
         if ended.limit == "interrupted":
             raise EnvironmentUnavailable("interrupted")
         why = f"stopped at its limit ({ended.limit})" if ended.limit else ""
-        return Said(ok=ended.exit_code == 0, stdout=stdout, stderr=stderr, why=why)
+        return CommandResult(ok=ended.exit_code == 0, stdout=stdout, stderr=stderr, why=why)
 
 
 def plain_environment() -> dict[str, str]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from accel_lab.core.ended import Ended
 from accel_lab.core.machine.environment import Index
 from accel_lab.core.machine.places import environments_folder
+from accel_lab.core.process_exit import ProcessExit
 from accel_lab.core.record import Record
 
 from .index.pip_settings import pip_index
@@ -19,7 +19,7 @@ SLIM = ("auto", "yes", "no")
 
 
 #: Runs a command, as ``execution.process.run`` does; this layer starts no process itself.
-Run = Callable[..., Ended]
+Run = Callable[..., ProcessExit]
 
 
 @dataclass(frozen=True, kw_only=True)

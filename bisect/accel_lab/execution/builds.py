@@ -10,7 +10,7 @@ from typing import Any
 
 from accel_lab.core.errors import LabError
 from accel_lab.core.probe import Limits
-from accel_lab.core.untrusted.child_files import ChildFiles, Refused
+from accel_lab.core.untrusted.child_files import ChildFiles, UntrustedFileError
 from accel_lab.core.untrusted.shapes import Table
 
 from .processes import process
@@ -52,7 +52,7 @@ def inspect_build(python: str, folder: Path) -> Build:
     left = ChildFiles(folder)
     try:
         facts = left.json(out.name, FACTS)
-    except Refused:
+    except UntrustedFileError:
         said = (left.tail(err.name, 64 * 1024) or "").strip().splitlines()
         last = (said or [f"exit code {ended.exit_code}"])[-1]
         raise LabError(f"{python} does not run as a Python interpreter: {last[:200]}") from None

@@ -12,13 +12,13 @@ from typing import Any, cast
 from accel_lab.core.outcome import Facts, Frame, Outcome, Raised, Status
 from accel_lab.core.probe import Probe
 from accel_lab.core.untrusted import records
-from accel_lab.core.untrusted.child_files import ChildFiles, Refused, believed
+from accel_lab.core.untrusted.child_files import ChildFiles, UntrustedFileError, refuse_malformed
 from accel_lab.core.untrusted.fact_shapes import FACTS, RESULT
 from accel_lab.protocol.facts import NO_META_RESULT
 from accel_lab.protocol.files import META_KERNEL, OPENED
 
 from . import sanitizer
-from .processes.process import Ended
+from .processes.process import ProcessExit
 from .run_folder.admission import discard
 from .run_folder.workspace import Place, Workspace
 
@@ -57,24 +57,24 @@ _LIMITS = {
 }
 
 
-def collect(folder: Path, ended: Ended, *, warm: bool, bare: bool) -> Outcome:
+def collect(folder: Path, ended: ProcessExit, *, warm: bool, bare: bool) -> Outcome:
     """Returns the Outcome of a run whose files are in ``folder``.
 
     Its status is ``REFUSED`` if the files are not what the lab's child writes.
     """
     try:
         return _collect(ChildFiles(folder), ended, warm=warm, bare=bare)
-    except Refused as error:
+    except UntrustedFileError as error:
         return refused(folder, ended, error, warm=warm)
 
 
-def collected(workspace: Workspace, place: Place, ended: Ended, probe: Probe, *, warm: bool) -> Outcome:
+def collected(workspace: Workspace, place: Place, ended: ProcessExit, probe: Probe, *, warm: bool) -> Outcome:
     """Makes the files of a run that just ended safe to read, and returns its Outcome."""
     try:
         workspace.admit(place)
-    except Refused as error:
+    except UntrustedFileError as error:
         return refused(place.folder, ended, error, warm=warm)
-    place.view.tell_outside(place.folder)
+    place.view.rewrite_paths(place.folder)
     outcome = collect(place.folder, ended, warm=warm, bare=probe.bare)
     if outcome.status is Status.DISK:
         note = f"wrote more than {_size(probe.limits.disk_mb)}; --max-disk allows more"
@@ -88,7 +88,7 @@ def _size(mb: float) -> str:
     return f"{mb / 1024:g} GB" if mb >= 1024 else f"{mb:g} MB"
 
 
-def refused(folder: Path, ended: Ended, why: Refused, *, warm: bool) -> Outcome:
+def refused(folder: Path, ended: ProcessExit, why: UntrustedFileError, *, warm: bool) -> Outcome:
     """Returns the Outcome of a run whose files the lab does not read.
 
     Its status is the limit that ended the run, if there was one, else ``REFUSED``.
@@ -105,7 +105,7 @@ def refused(folder: Path, ended: Ended, why: Refused, *, warm: bool) -> Outcome:
     )
 
 
-def _collect(files: ChildFiles, ended: Ended, *, warm: bool, bare: bool) -> Outcome:
+def _collect(files: ChildFiles, ended: ProcessExit, *, warm: bool, bare: bool) -> Outcome:
     folder = files.folder
     result = files.json("result.json", RESULT) or {}
     facts = cast(Facts, dict(result.get("facts") or {}))
@@ -125,7 +125,7 @@ def _collect(files: ChildFiles, ended: Ended, *, warm: bool, bare: bool) -> Outc
     if opened := _opened(files):
         facts["opened"] = opened
     records.check(files)
-    with believed("result.json"):
+    with refuse_malformed("result.json"):
         raised = Raised.from_json(result["raised"]) if result.get("raised") else None
     status = _status(ended, raised, bare)
     if facts.get("lab_error"):
@@ -165,7 +165,7 @@ def _collect(files: ChildFiles, ended: Ended, *, warm: bool, bare: bool) -> Outc
     )
 
 
-def _status(ended: Ended, raised: Raised | None, bare: bool) -> Status:
+def _status(ended: ProcessExit, raised: Raised | None, bare: bool) -> Status:
     if ended.limit is not None:
         return _LIMITS[ended.limit]
     if ended.signal is not None:
@@ -226,7 +226,7 @@ def _from_stderr(text: str) -> Raised | None:
     return Raised(type=match["type"], message=message, frames=tuple(frames), text="\n".join(block))
 
 
-def _from_fault(text: str, ended: Ended) -> Raised | None:
+def _from_fault(text: str, ended: ProcessExit) -> Raised | None:
     """Parses the Python stack that faulthandler wrote at a fatal signal or at a timeout."""
     current = text
     marker = text.find("Current thread")

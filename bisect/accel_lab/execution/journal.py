@@ -13,7 +13,7 @@ from typing import Any
 from accel_lab.core.machine.files import write_atomic as write_atomic
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import PROTOCOL
-from accel_lab.core.untrusted.child_files import ChildFiles, Refused, believed, parsed
+from accel_lab.core.untrusted.child_files import ChildFiles, UntrustedFileError, parsed, refuse_malformed
 from accel_lab.core.untrusted.fact_shapes import FACTS, RAISED
 
 #: Upper limit of what is read; larger than the journal of any run.
@@ -111,8 +111,8 @@ def _finished(data: bytes) -> tuple[int, dict[str, Outcome], set[str]]:
             if row["event"] == "unasked":
                 unasked.add(row["key"])
             if row["event"] == "ended":
-                with believed("journal.jsonl"):
+                with refuse_malformed("journal.jsonl"):
                     found[row["key"]] = Outcome.from_json(row["outcome"])
-        except (Refused, KeyError):
+        except (UntrustedFileError, KeyError):
             continue
     return protocol, found, unasked

@@ -72,7 +72,7 @@ def as_script(program: Program, folder: Path) -> Program:
     return replace(program, path=str(target), origin=str(path))
 
 
-def said_of(program: Program) -> list[str]:
+def notebook_warnings(program: Program) -> list[str]:
     """Returns warnings about a script that was a notebook; empty for other programs."""
     if not program.origin or program.path is None:
         return []

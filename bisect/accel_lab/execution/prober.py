@@ -25,13 +25,13 @@ from accel_lab.core.time_budget import TimeBudget
 from accel_lab.core.untrusted.child_files import ChildFiles
 
 from . import sanitizer
-from .asides import Asides, Interrupted, Runner, aside_folder
+from .auxiliary import AuxiliaryCommands, Interrupted, Runner, auxiliary_folder
 from .collect import collected
 from .journal import Journal, write_atomic
-from .lending.borrower import Servers, without_servers
+from .lending.server_client import Servers, without_servers
 from .processes import process
 from .run_folder.compiler_checks import CompilerChecks, share_headers
-from .run_folder.surroundings import enter_command
+from .run_folder.folder_views import enter_command
 from .run_folder.workspace import Place, Workspace, write_job
 from .warm import WarmServer, start_server
 
@@ -93,7 +93,7 @@ class Prober:
         self._servers = servers
         self._keep = keep
         self._runner = runner
-        self._asides = Asides(
+        self._auxiliary = AuxiliaryCommands(
             python=python,
             workspace=workspace,
             environment=self.environment,
@@ -195,7 +195,7 @@ class Prober:
 
     @property
     def stopping(self) -> threading.Event:
-        """Event that is set when the prober was asked to stop; asides watch it too."""
+        """Event that is set when the prober was asked to stop; auxiliary commands watch it too."""
         return self._stop
 
     @property
@@ -220,16 +220,18 @@ class Prober:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def aside(self, name: str, words: Sequence[str], *, timeout_s: float = 180.0) -> str:
+    def child_output(self, name: str, words: Sequence[str], *, timeout_s: float = 180.0) -> str:
         """Returns what the child prints for a command other than a probe, such as ``doctor``.
 
         Raises :class:`LabError` if it fails.
         """
-        return self._asides.ask(name, words, timeout_s=timeout_s)
+        return self._auxiliary.ask(name, words, timeout_s=timeout_s)
 
-    def run_aside(self, name: str, command: Sequence[str], *, timeout_s: float) -> tuple[process.Ended, Path]:
-        """Runs any command where the probes run; returns how it ended, and its :func:`aside_folder`."""
-        return self._asides.run(name, command, timeout_s=timeout_s)
+    def run_auxiliary(
+        self, name: str, command: Sequence[str], *, timeout_s: float
+    ) -> tuple[process.ProcessExit, Path]:
+        """Runs any command where the probes run; returns how it ended, and its :func:`auxiliary_folder`."""
+        return self._auxiliary.run(name, command, timeout_s=timeout_s)
 
     def collect_environment(self) -> dict[str, Any]:
         """Returns torch's ``collect_env`` of the probed build, and its C++ compiler; empty if that fails.
@@ -238,7 +240,7 @@ class Prober:
         """
         try:
             server = self._start_server() if self.is_warm else None
-            said = self._ask_server(server) if server is not None else self.aside(COLLECT, [COLLECT])
+            said = self._ask_server(server) if server is not None else self.child_output(COLLECT, [COLLECT])
             facts = json.loads(said)
         except (LabError, OSError, ValueError):
             if self._stop.is_set():
@@ -247,7 +249,7 @@ class Prober:
         return {key: value for key, value in facts.items() if isinstance(value, str)}
 
     def _ask_server(self, server: WarmServer) -> str:
-        folder = aside_folder(self.workspace.root, COLLECT)
+        folder = auxiliary_folder(self.workspace.root, COLLECT)
         out, err = folder / "out.txt", folder / "err.txt"
         marker = f"{COLLECT}-{uuid.uuid4().hex}"
         job: dict[str, Any] = {
@@ -271,7 +273,7 @@ class Prober:
             return Outcome(status=Status.NOT_APPLICABLE, notes=(note,))
         place = self.workspace.place(probe)
         warm, crash = self.is_warm and not (probe.cold or probe.bare or probe.edited or sanitized), ""
-        if probe.edited is not None and not place.view.takes(probe.edited):
+        if probe.edited is not None and not place.view.shows_edit(probe.edited):
             self.workspace.tidy(place)
             note = "the script's folder is not shown as a view here, so no changed script can stand in it"
             return Outcome(status=Status.NOT_APPLICABLE, notes=(note,))
@@ -294,7 +296,7 @@ class Prober:
         write_atomic(place.folder / "outcome.json", json.dumps(outcome.to_json(), indent=1, default=str))
         return outcome
 
-    def _heard(self, probe: Probe, place: Place, warm: bool) -> tuple[process.Ended, bool]:
+    def _heard(self, probe: Probe, place: Place, warm: bool) -> tuple[process.ProcessExit, bool]:
         """Runs the probe; returns how it ended and whether it was warm. Raises Interrupted after a stop."""
         ended, warm = self._end(probe, place, warm)
         if ended.limit == "interrupted":
@@ -304,10 +306,10 @@ class Prober:
     def _seen_outside(self) -> list[str]:
         """Returns new notes on how the user's folders are shown to runs, each note once."""
         with self._lock:
-            notes, self.workspace.surroundings.notes[:] = list(self.workspace.surroundings.notes), []
-        return [*notes, *filter(None, [self.workspace.surroundings.mend()])]
+            notes, self.workspace.folder_views.notes[:] = list(self.workspace.folder_views.notes), []
+        return [*notes, *filter(None, [self.workspace.folder_views.restore()])]
 
-    def _end(self, probe: Probe, place: Place, warm: bool) -> tuple[process.Ended, bool]:
+    def _end(self, probe: Probe, place: Place, warm: bool) -> tuple[process.ProcessExit, bool]:
         marker = f"{probe.key}-{uuid.uuid4().hex[:8]}"
         base = self.environment if probe.bare else {**self.environment, **self._heap}
         env = self.workspace.environment(place, base, probe.bare)
@@ -347,12 +349,12 @@ class Prober:
         with self._lock:
             if self._sanitizer is None:
                 words = sanitizer.compiler_words(self.environment)
-                ended, folder = self.run_aside("sanitizer", words, timeout_s=60.0)
+                ended, folder = self.run_auxiliary("sanitizer", words, timeout_s=60.0)
                 said = ChildFiles(folder).text("out.txt") or ""
                 self._sanitizer = sanitizer.libraries(said) if ended.exit_code == 0 else ()
             return self._sanitizer
 
-    def _cold(self, probe: Probe, place: Place, env: dict[str, str], marker: str) -> process.Ended:
+    def _cold(self, probe: Probe, place: Place, env: dict[str, str], marker: str) -> process.ProcessExit:
         if "measure" not in dict(probe.switches):
             self._compiler_checks.lend(place.cache)
             share_headers(place.temporary, self.environment)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from accel_lab.core.untrusted.child_files import ChildFiles, Refused
+from accel_lab.core.untrusted.child_files import ChildFiles, UntrustedFileError
 
 #: Prefix of report files in the probe's folder; the sanitizer appends the pid.
 REPORT = "sanitizer"
@@ -134,6 +134,6 @@ def _source(files: ChildFiles, path: str) -> str | None:
         if name != path and name.endswith(".cpp"):
             try:
                 return files.head(name, MAX_SOURCE_BYTES)
-            except Refused:
+            except UntrustedFileError:
                 return None
     return None

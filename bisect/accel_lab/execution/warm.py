@@ -16,9 +16,9 @@ from typing import IO, Any, Protocol
 from accel_lab.core.errors import LabError
 from accel_lab.core.probe import Limits
 
-from .lending.borrower import Servers, borrow
 from .lending.clean_server import START_TIMEOUT_S
-from .processes.process import MARKER, Ended, Watch, last_line, spawn, sweep
+from .lending.server_client import Servers, borrow
+from .processes.process import MARKER, ProcessExit, Watch, last_line, spawn, sweep
 from .run_folder.compiler_checks import CompilerChecks
 from .run_folder.workspace import Workspace
 
@@ -99,7 +99,7 @@ class WarmServer:
         marker: str,
         stop: threading.Event | None = None,
         written: Sequence[Path] = (),
-    ) -> Ended:
+    ) -> ProcessExit:
         """Forks a child for ``job`` and watches it to its end."""
         self.wait_ready()
         identity = str(job["id"])
@@ -267,7 +267,7 @@ def start_server(
             environment=env,
             marker=marker,
             log=log,
-            furnish=checks.lend,
+            fill_cache=checks.lend,
         )
         LOG.info("the warm server is a fork of one that is kept (process %d)", borrowed.process.pid)
         made.extend([fresh / "cache"] if fresh is not None else [])
@@ -299,11 +299,11 @@ def build_compiler_checks(python: str, workspace: Workspace, environment: Mappin
         LOG.info("no test programs of the compiler are kept: %s", error)
 
 
-def _ended(status: int | None, limit: str | None, seconds: float, peak_mb: float) -> Ended:
+def _ended(status: int | None, limit: str | None, seconds: float, peak_mb: float) -> ProcessExit:
     code = number = None
     if limit is None and status is not None:
         if os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
         else:
             code = os.WEXITSTATUS(status)
-    return Ended(exit_code=code, signal=number, limit=limit, seconds=seconds, peak_mb=peak_mb)
+    return ProcessExit(exit_code=code, signal=number, limit=limit, seconds=seconds, peak_mb=peak_mb)

@@ -151,7 +151,7 @@ class Layer:
 def read(files: ChildFiles) -> list[Layer]:
     """Reads at most ``MOST_LAYERS`` layers of a run in the order of their creation; empty without a file.
 
-    Drops an incomplete last line of a killed process. Raises ``Refused`` for any other malformed line.
+    Drops an incomplete last line of a killed process. Any other malformed line raises UntrustedFileError.
     """
     text = files.text(LAYERS)
     if text is None:

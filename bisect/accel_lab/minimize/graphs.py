@@ -18,7 +18,7 @@ from accel_lab.core.outcome import Outcome, Raised, Status
 from accel_lab.core.probe import Probe
 from accel_lab.core.signature import Signature, normalise
 from accel_lab.core.stages import Rung
-from accel_lab.core.untrusted.child_files import Refused, believed
+from accel_lab.core.untrusted.child_files import UntrustedFileError, refuse_malformed
 from accel_lab.reduction.graph.emit import SILENT, Check, emit
 from accel_lab.reduction.graph.load import load_capture, load_captures, program_of, programs_of
 from accel_lab.reduction.graph.program import Program
@@ -70,9 +70,9 @@ def plan(lab: Lab, probe: Probe, base: Baseline, ladder: Sequence[Step], target:
         usable = [capture for capture in captures if not capture.reason]
         if not usable:
             return captures[0].reason if captures else "no graph was captured"
-        with believed("the captured graph"):
+        with refuse_malformed("the captured graph"):
             programs = programs_of(usable)
-    except Refused as error:
+    except UntrustedFileError as error:
         return f"what was captured was not read: {error}"
     if len(programs) > MOST_STARTS:
         programs = [*programs[: MOST_STARTS - 1], programs[-1]]  # the last one makes all calls in sequence
@@ -148,12 +148,12 @@ def script_of_graph(path: Path, folder: Path) -> Path:
     """
     try:
         capture = load_capture(path)
-    except Refused as error:
+    except UntrustedFileError as error:
         raise UsageError(
             f"{path} is not a captured graph ({error}): give a graph<k>.json or a script"
         ) from None
     if capture.reason:
         raise UsageError(f"{path} cannot be written out as a script: {capture.reason}")
-    with believed(path.name):
+    with refuse_malformed(path.name):
         program = program_of(capture)
     return write_program(emit(program, Check(kind="values")), folder)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from accel_lab.core.findings import Findings, Repro
 from accel_lab.core.probe import Probe, Program
-from accel_lab.core.untrusted.child_files import Refused
+from accel_lab.core.untrusted.child_files import UntrustedFileError
 from accel_lab.reduction.problem import Candidate, OutOfBudget
 from accel_lab.reduction.script.reducer import inline_local_imports, reduce_script
 from accel_lab.search.bisection import Pair
@@ -22,7 +22,7 @@ from . import graphs
 from .candidates import Clock, LabProblem, Listener
 from .on_backend import Binding
 from .repro_writer import ReproWriter
-from .result import Elsewhere, Product
+from .result import PassingBuild, Product
 from .target import Target, limits_for, stops_early, target_of
 
 #: Share of the time for the graph, if both formats can be tried.
@@ -47,7 +47,7 @@ class Minimizer:
         workers: int = 2,
         listener: Listener | None = None,
         package: Path | None = None,
-        elsewhere: Elsewhere | None = None,
+        passing_build: PassingBuild | None = None,
         pair: Pair | None = None,
         backend: Binding | None = None,
         stdin: str = "",
@@ -60,7 +60,7 @@ class Minimizer:
         self._lab = lab
         self._pair = pair
         self._backend = backend
-        self._elsewhere = elsewhere
+        self._passing_build = passing_build
         self._base = base
         self._findings = findings
         self._folder = folder
@@ -120,7 +120,7 @@ class Minimizer:
             reduced = graphs.reduce(problem, plan)
         except OutOfBudget:
             reduced = "the time was over before a graph failed"
-        except Refused as error:
+        except UntrustedFileError as error:
             reduced = f"what was captured was not read: {error}"
         finally:
             problem.close()
@@ -183,7 +183,7 @@ class Minimizer:
             folder=self._folder,
             clock=self._clock,
             build=self._build,
-            elsewhere=self._elsewhere,
+            passing_build=self._passing_build,
             backend=self._backend,
             stdin=self._stdin,
             notes=self.result.notes,

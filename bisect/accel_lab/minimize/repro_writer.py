@@ -22,7 +22,7 @@ from accel_lab.search.premise import Baseline
 from . import recheck_component, repro, shipping
 from .candidates import Clock
 from .on_backend import Binding
-from .result import Elsewhere, Product
+from .result import PassingBuild, Product
 from .target import VALUES_DIFFER, ask, tolerances_for
 from .value_assertion import with_check
 
@@ -46,7 +46,7 @@ class ReproWriter:
     folder: Path
     clock: Clock
     build: str
-    elsewhere: Elsewhere | None = None
+    passing_build: PassingBuild | None = None
     backend: Binding | None = None
     stdin: str = ""
     notes: list[str] = field(default_factory=list)
@@ -72,7 +72,7 @@ class ReproWriter:
             )
             shutil.rmtree(folder, ignore_errors=True)
             return None
-        if not self._passes_elsewhere(product, folder / "repro.py", key, proof):
+        if not self._passes_on_other_build(product, folder / "repro.py", key, proof):
             shutil.rmtree(folder, ignore_errors=True)
             return None
         script = shipping.lay_out(final, files, folder)
@@ -160,9 +160,9 @@ class ReproWriter:
             proof = repro.prove(self.lab, probe, final, product.target, folder, f"{key}+", self.cold, files)
         return proof, files
 
-    def _passes_elsewhere(self, product: Product, script: Path, key: str, proof: ReproProof) -> bool:
+    def _passes_on_other_build(self, product: Product, script: Path, key: str, proof: ReproProof) -> bool:
         """Whether the repro passes on a build on which the script passes; true without such a build."""
-        other = self.elsewhere
+        other = self.passing_build
         if other is None:
             return True
         args = self.findings.program.args if product.kind == "script" else ()

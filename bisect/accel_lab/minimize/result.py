@@ -16,7 +16,7 @@ from .target import Target
 
 
 @dataclass(frozen=True, kw_only=True)
-class Elsewhere:
+class PassingBuild:
     """A build on which the script passes; a repro of the same fault must pass there too."""
 
     name: str

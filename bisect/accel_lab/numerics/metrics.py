@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from accel_lab.core.record import Record, written
+from accel_lab.core.record import Record, json_property
 
 from .dtypes import Array, is_complex, is_floating, ulps_apart
 
@@ -76,7 +76,7 @@ class Metrics(Record):
     histogram: tuple[tuple[int, int], ...] = ()
 
     @property
-    @written(after="histogram")
+    @json_property(after="histogram")
     def share(self) -> float:
         """The fraction of elements that differ."""
         return self.different / self.elements if self.elements else 0.0

@@ -80,7 +80,7 @@ class Recording:
 def load(folder: str | Path) -> Recording:
     """Reads ``records.jsonl`` and ``tensors.bin``; stops at a line that a crash cut short.
 
-    Raises :class:`accel_lab.core.untrusted.child_files.Refused` for a file that cannot be read safely.
+    Raises ``UntrustedFileError`` for a file that cannot be read safely.
     """
     files = ChildFiles(folder)
     data: bytes | None = None

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from accel_lab.core.ended import Ended
 from accel_lab.core.errors import UsageError
 from accel_lab.core.machine.files import write_atomic
 from accel_lab.core.probe import Limits
+from accel_lab.core.process_exit import ProcessExit
 from accel_lab.core.text import command_line, shorten
-from accel_lab.core.untrusted.child_files import ChildFiles, Refused, believed
+from accel_lab.core.untrusted.child_files import ChildFiles, UntrustedFileError, refuse_malformed
 from accel_lab.execution.processes import process
 from accel_lab.execution.programs import CAPSULE as NAME
 from accel_lab.execution.programs import CAPSULE_SCRIPT as SCRIPT
@@ -92,7 +92,7 @@ def read_capsule(folder: Path) -> Capsule:
     """Reads a capsule; raises :class:`UsageError` if the folder is not a valid one."""
     try:
         data = ChildFiles(folder).json(NAME, _SHAPE)
-    except Refused as error:
+    except UntrustedFileError as error:
         raise UsageError(f"{folder / NAME} is not a capsule's: {error}") from None
     if data is None:
         raise UsageError(f"{folder} is not a capsule of accel-lab record: it holds no {NAME}")
@@ -119,9 +119,9 @@ def _verify(capsule: Capsule, python: str, timeout_s: float) -> tuple[bool, str]
         captured = load_capture(capsule.folder / "graph0.json")
         if captured.reason:
             return False, f"its graph cannot be written as a script: {captured.reason}"
-        with believed("the captured graph"):
+        with refuse_malformed("the captured graph"):
             program = program_of(captured)
-    except Refused as error:
+    except UntrustedFileError as error:
         return False, f"its graph was not read: {error}"
     said = ""
     for check in _checks(capsule):
@@ -146,7 +146,7 @@ def _checks(capsule: Capsule) -> tuple[Check, ...]:
     return checks_for(max((abs(e) for e in errors if math.isfinite(e)), default=0.0))
 
 
-def _reproduced(capsule: Capsule, ended: Ended, stderr: str) -> bool:
+def _reproduced(capsule: Capsule, ended: ProcessExit, stderr: str) -> bool:
     """Whether the run reproduces the job's failure."""
     kind = capsule.data["kind"]
     if kind == "hangs":
@@ -157,7 +157,7 @@ def _reproduced(capsule: Capsule, ended: Ended, stderr: str) -> bool:
     return ended.signal is not None or (ended.exit_code not in (0, None) and bool(name) and name in stderr)
 
 
-def _run(folder: Path, python: str, timeout_s: float) -> tuple[Ended, str]:
+def _run(folder: Path, python: str, timeout_s: float) -> tuple[ProcessExit, str]:
     """Runs the script in a fresh process with its own compiler caches; returns how it ended and stderr."""
     with tempfile.TemporaryDirectory(prefix="accel-lab-") as temporary:
         place = Path(temporary)
@@ -180,7 +180,7 @@ def _run(folder: Path, python: str, timeout_s: float) -> tuple[Ended, str]:
     return ended, ChildFiles(folder).tail("err.txt", 200_000) or ""
 
 
-def _how(ended: Ended) -> str:
+def _how(ended: ProcessExit) -> str:
     if ended.limit is not None:
         return f"it was ended: {ended.limit}"
     return f"signal {ended.signal}" if ended.signal is not None else f"exit {ended.exit_code}"

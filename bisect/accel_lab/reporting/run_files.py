@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from accel_lab.core.findings import Findings, Step
-from accel_lab.core.untrusted.child_files import ChildFiles, Refused
+from accel_lab.core.untrusted.child_files import ChildFiles, UntrustedFileError
 
 #: Graph artifacts, in the order in which the compiler makes them.
 GRAPHS = ("dynamo_graph", "aot_joint", "aot_forward", "aot_backward", "post_grad")
@@ -66,7 +66,7 @@ def read_text(path: Path, limit: int) -> Text:
         head = files.part(path.name, 0, limit * 2 // 3, most=limit) or b""
         rest = limit - len(head)
         tail = files.part(path.name, size - rest, rest, most=limit) or b""
-    except (Refused, OSError):
+    except (UntrustedFileError, OSError):
         return Text(text="", size=0)
     left_out = size - len(head) - len(tail)
     middle = f"\n[... {left_out:,} bytes left out ...]\n"

@@ -134,7 +134,7 @@ class BaselineSearch:
         """
         baseline = self.baseline = Baseline()
         lab, probe = self._lab, self.probe
-        with lab.time_budget.waived():
+        with lab.time_budget.without_deadline():
             plain_job = lab.submit(replace(probe, bare=True, cold=True))
             cold_job = lab.submit(replace(probe, cold=True))
         meanwhile()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from accel_lab.core.findings import Culprit, Step, Witness, WitnessAnswer
+from accel_lab.core.findings import CrossCheck, CrossCheckAnswer, Culprit, Step
 from accel_lab.core.stages import Rung, Stage
 from accel_lab.core.verdict import Verdict
 
@@ -29,7 +29,7 @@ _NAME = "torch compiler bisector"
 _PASS_GROUPS = ("post_grad_passes", "joint_graph_passes", "pre_grad_passes")
 
 
-def ask(runner: LadderRunner, culprit: Culprit, ladder: Sequence[Step]) -> Witness | None:
+def ask(runner: LadderRunner, culprit: Culprit, ladder: Sequence[Step]) -> CrossCheck | None:
     """Returns CompilerBisector's opinion, or None if it has no matching question or the failure is flaky."""
     if culprit.stage is Stage.FX_PASSES:
         questions: tuple[tuple[str, str | None, Verdict], ...] = tuple(
@@ -44,8 +44,8 @@ def ask(runner: LadderRunner, culprit: Culprit, ladder: Sequence[Step]) -> Witne
         settings = (("bisector", {"backend": backend, "subsystem": subsystem, "max": 0}),)
         step = runner.one(Rung.KERNEL, settings, "witness")
         if step.verdict is Verdict.SKIP:
-            return Witness(name=_NAME, available=False, words=step.note)
-        asked.append(WitnessAnswer(backend=backend, subsystem=subsystem, verdict=step.verdict))
+            return CrossCheck(name=_NAME, available=False, words=step.note)
+        asked.append(CrossCheckAnswer(backend=backend, subsystem=subsystem, verdict=step.verdict))
         agrees = step.verdict is expected
         if agrees:
             break
@@ -53,7 +53,7 @@ def ask(runner: LadderRunner, culprit: Culprit, ladder: Sequence[Step]) -> Witne
     last = asked[-1]
     what = f"backend {last.backend}" + (f" without its {last.subsystem}" if last.subsystem else "")
     words += f": with {what} the script {'passes' if last.verdict is Verdict.GOOD else 'fails'}"
-    return Witness(name=_NAME, agrees=agrees, asked=tuple(asked), words=words)
+    return CrossCheck(name=_NAME, agrees=agrees, asked=tuple(asked), words=words)
 
 
 def _blamed(culprit: Culprit, group: str) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from accel_lab.core.errors import OutOfTime
 from accel_lab.core.evidence import Evidence, EvidenceKind
-from accel_lab.core.findings import ByDesign, Component, Considered, Culprit, Findings, Step, Witness
+from accel_lab.core.findings import ByDesign, Component, Considered, CrossCheck, Culprit, Findings, Step
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.stages import BLAMES, BY_BACKEND, LADDER, Confidence, Rung, Stage
 from accel_lab.core.time_budget import Allowance
@@ -40,7 +40,7 @@ class Answer:
     culprit: Culprit | None
     ladder: list[Step] = field(default_factory=list)
     ablation: list[Step] = field(default_factory=list)
-    witness: Witness | None = None
+    witness: CrossCheck | None = None
     reading: Reading | None = None
     by_design: ByDesign | None = None
     outside: str = ""
@@ -62,7 +62,9 @@ class Diagnosis(Bisection):
         try:
             return self._search(search)
         except OutOfTime:
-            self._time.leave("the rest of the search" if self.baseline else "whether it fails, and how often")
+            self._time.note_unasked(
+                "the rest of the search" if self.baseline else "whether it fails, and how often"
+            )
             if self.baseline is None:
                 self.baseline = search.baseline
                 self._take_baseline(search.baseline, len(search.baseline.steps))
@@ -140,7 +142,7 @@ class Diagnosis(Bisection):
         base.uncompiled = base.uncompiled or (below[0].outcome if below else None)
         answer = Answer(culprit=None, ladder=[*below, top])
         if missing:
-            self._time.leave(f"the rungs {', '.join(rung.value for rung in missing)}")
+            self._time.note_unasked(f"the rungs {', '.join(rung.value for rung in missing)}")
             answer.warnings.append(between(answer.ladder, missing))
             return answer
         self._conclude(base, runner, answer)
@@ -237,7 +239,7 @@ class Diagnosis(Bisection):
             with self._time.allow(self._after_stage):
                 answer.witness = cross_check.ask(runner, culprit, answer.ladder)
         except OutOfTime:
-            self._time.leave("the cross-check with torch's own CompilerBisector")
+            self._time.note_unasked("the cross-check with torch's own CompilerBisector")
 
     @staticmethod
     def _prove(
@@ -247,7 +249,7 @@ class Diagnosis(Bisection):
             proved = prove_stage(runner, answer.ladder, opened.culprit, considered)
         except OutOfTime:
             left = "the repeats that would prove the stage"
-            runner.lab.time_budget.leave(left)
+            runner.lab.time_budget.note_unasked(left)
             answer.culprit = qualify(opened.culprit, [*considered, out_of_time(left)])
             return
         answer.culprit, answer.ladder, answer.proof = proved.culprit, proved.ladder, proved.proof
@@ -300,7 +302,7 @@ class Diagnosis(Bisection):
             with self._time.allow(self._after_stage):
                 self._other_faults(base, first)
         except OutOfTime:
-            self._time.leave("whether another fault lies behind the first one")
+            self._time.note_unasked("whether another fault lies behind the first one")
 
     def _other_faults(self, base: Baseline, first: Answer) -> None:
         """Tests whether the script still fails with the first culprit's regions held on a good rung."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from accel_lab.core.errors import OutOfTime
 from accel_lab.core.findings import Step
-from accel_lab.core.judge import compilers_own
+from accel_lab.core.judge import compiler_exceptions
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Probe
 from accel_lab.core.stages import Rung
@@ -137,13 +137,13 @@ class LadderRunner:
         """Returns what the outcome means for the failure that is looked for."""
         verdict = run_verdict(self.lab, self.baseline, outcome)
         # A script that expects an exception may catch the compiler's own instead; that is not a fix.
-        if verdict is Verdict.GOOD and compilers_own(outcome) - self._caught_at_first():
+        if verdict is Verdict.GOOD and compiler_exceptions(outcome) - self._caught_at_first():
             return Verdict.DIFFERENT
         return verdict
 
     def _caught_at_first(self) -> set[str]:
         """Returns the compiler's own exceptions that the unchanged script caught."""
-        return {name for step in self.baseline.steps for name in compilers_own(step.outcome)}
+        return {name for step in self.baseline.steps for name in compiler_exceptions(step.outcome)}
 
 
 def _merge(one: Step, two: Step) -> Step:

@@ -16,7 +16,7 @@ from typing import Any
 from accel_lab.core.errors import LabError
 from accel_lab.core.record import Record
 from accel_lab.core.text import shorten
-from accel_lab.core.untrusted.child_files import ChildFiles, Refused
+from accel_lab.core.untrusted.child_files import ChildFiles, UntrustedFileError
 from accel_lab.engine.lab_command import newest_run, run_lab
 from accel_lab.engine.worker import RAN
 
@@ -116,7 +116,7 @@ def _bisect(job: Job, place: Path, earlier: Path | None, stop: threading.Event |
 
 
 def read_result(job: Job, run: Path) -> Result:
-    """Reads the report of a finished bisection; raises :class:`Refused` for a malformed one.
+    """Reads the report of a finished bisection; raises :class:`UntrustedFileError` for a malformed one.
 
     A run from another machine has paths of that machine; they are mapped to the fetched files.
     """
@@ -129,7 +129,7 @@ def read_result(job: Job, run: Path) -> Result:
 
     report = ChildFiles(run).json("report.json", {"verdict": str, "summary?": str}, most=_REPORT_BYTES)
     if report is None:
-        raise Refused(f"{run} has no report.json")
+        raise UntrustedFileError(f"{run} has no report.json")
     repro = _table(report.get("repro"))
     return Result(
         key=job.key,
@@ -186,7 +186,7 @@ def _graph(run: Path, path: str) -> str:
         return ""
     try:
         text = ChildFiles(Path(inside).parent).text(Path(inside).name)
-    except Refused:
+    except UntrustedFileError:
         return ""
     lines = [line.rstrip() for line in (text or "").splitlines()]
     code = [line for line in lines if line and not line.lstrip().startswith("#")]

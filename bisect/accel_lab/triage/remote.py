@@ -8,7 +8,7 @@ from pathlib import Path
 from accel_lab.core.errors import LabError
 from accel_lab.core.machine.files import remove
 from accel_lab.engine.dispatch import Dispatch, EngineLost
-from accel_lab.engine.job import BESIDE, CWD, PackedJob, Request, lab_identity
+from accel_lab.engine.job import CWD, SCRIPT_FOLDER, PackedJob, Request, lab_identity
 from accel_lab.engine.lab_command import newest_run
 from accel_lab.engine.store import StoreLost
 
@@ -51,7 +51,7 @@ def packed(job: Job, torch: str) -> PackedJob:
     files, cwd = files_of(script, Path(job.cwd))
     request = Request(
         words=("bisect", *options),
-        script=f"{BESIDE}/{script.name}",
+        script=f"{SCRIPT_FOLDER}/{script.name}",
         cwd=cwd,
         python=python,
         torch=torch,
@@ -62,10 +62,10 @@ def packed(job: Job, torch: str) -> PackedJob:
 
 def files_of(script: Path, cwd: Path) -> tuple[dict[str, Path], str]:
     """Returns the script and its files by path in the pack, and the pack's path for ``cwd``."""
-    files = {f"{BESIDE}/{name}": path for name, path in needed_beside(script).items()}
-    files[f"{BESIDE}/{script.name}"] = script
+    files = {f"{SCRIPT_FOLDER}/{name}": path for name, path in needed_beside(script).items()}
+    files[f"{SCRIPT_FOLDER}/{script.name}"] = script
     if cwd == script.parent:
-        return files, BESIDE
+        return files, SCRIPT_FOLDER
     files.update({f"{CWD}/{name}": path for name, path in needed_from(cwd, script).items()})
     return files, CWD
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from accel_lab.core.untrusted.child_files import ChildFiles, Refused
+from accel_lab.core.untrusted.child_files import ChildFiles, UntrustedFileError
 
 from .faults import changes, group
 from .jobs import ERROR, Job, Result
@@ -154,7 +154,7 @@ def kept_results(folder: Path) -> dict[str, Result]:
     """Returns the results in a triage's folder by key; skips a torn last line and results without a run."""
     try:
         data = ChildFiles(folder).data(RESULTS, _MOST_BYTES) or b""
-    except (Refused, OSError):
+    except (UntrustedFileError, OSError):
         return {}
     found: dict[str, Result] = {}
     for line in data.decode("utf-8", "replace").splitlines():
@@ -173,7 +173,7 @@ def last_triage(folders: Iterable[Path], place: str) -> Path | None:
     for folder in folders:
         try:
             data = ChildFiles(folder).json(TRIAGE, {"schema": str, "place": str, "time": str})
-        except (Refused, OSError):
+        except (UntrustedFileError, OSError):
             continue
         if data is not None and data["schema"] == SCHEMA and data["place"] == place:
             found.append((data["time"], folder))
@@ -194,7 +194,7 @@ def compared(triage: dict[str, Any], earlier: Path | None) -> dict[str, Any]:
             },
             most=_MOST_BYTES,
         )
-    except Refused:
+    except UntrustedFileError:
         return triage
     return {**triage, "changes": changes(triage, before)} if before is not None else triage
 

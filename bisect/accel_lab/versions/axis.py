@@ -13,7 +13,7 @@ from accel_lab.core.releases.flip_details import Blame, FlipDetails
 from accel_lab.core.releases.versions import Flip, Tested, Versions
 from accel_lab.core.stages import Stage
 from accel_lab.core.verdict import Verdict
-from accel_lab.execution.asides import Interrupted
+from accel_lab.execution.auxiliary import Interrupted
 from accel_lab.search.diagnosis import Options
 from accel_lab.search.timeline.companions import FlipSide, blame, differing
 from accel_lab.search.timeline.repeat_policy import chain_length

@@ -15,7 +15,7 @@ from packaging.version import Version
 from accel_lab.core.errors import LabError
 from accel_lab.core.releases.flip_change import FlipChange, Piece
 from accel_lab.core.stages import LADDER, Rung, Stage
-from accel_lab.core.untrusted.child_files import ChildFiles, Refused
+from accel_lab.core.untrusted.child_files import ChildFiles, UntrustedFileError
 from accel_lab.core.verdict import Verdict
 from accel_lab.execution.journal import write_atomic
 from accel_lab.search import frames
@@ -178,7 +178,7 @@ class _Sources:
         """Returns a file of one release; None if it is missing or cannot be read."""
         try:
             return ChildFiles((self.good if good else self.bad).copies).text(path)
-        except Refused:
+        except UntrustedFileError:
             return None
 
 

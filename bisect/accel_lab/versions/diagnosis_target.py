@@ -44,7 +44,7 @@ class RecordedTarget:
 
 def target_of(session: ReleaseSession) -> DiagnosisTarget:
     """Returns a release of the line as the target of the bisection."""
-    facts = parsed(session.prober.aside("doctor", ["doctor"]), "the answer to doctor", FACTS)
+    facts = parsed(session.prober.child_output("doctor", ["doctor"]), "the answer to doctor", FACTS)
     return DiagnosisTarget(
         prober=session.prober,
         lab=session.lab,

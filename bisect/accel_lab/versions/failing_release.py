@@ -14,7 +14,7 @@ from accel_lab.core.probe import Probe
 from accel_lab.core.releases.versions import Tested
 from accel_lab.core.stages import Rung
 from accel_lab.core.verdict import Verdict
-from accel_lab.execution.asides import Interrupted
+from accel_lab.execution.auxiliary import Interrupted
 from accel_lab.search.baseline import BaselineSearch
 from accel_lab.search.lab import Lab
 from accel_lab.search.premise import Baseline

@@ -13,9 +13,9 @@ from accel_lab.core.errors import LabError
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.releases.flip_details import ChangedFile, FileChanges, FileDiff
 from accel_lab.core.stages import Stage
-from accel_lab.core.untrusted.child_files import ChildFiles, Refused, parsed
+from accel_lab.core.untrusted.child_files import ChildFiles, UntrustedFileError, parsed
 from accel_lab.core.untrusted.shapes import Table
-from accel_lab.execution.asides import Interrupted, aside_folder
+from accel_lab.execution.auxiliary import Interrupted, auxiliary_folder
 from accel_lab.search import frames
 
 from .release_session import ReleaseSession, folder_name
@@ -91,10 +91,10 @@ def sources(session: ReleaseSession, prefixes: Sequence[str]) -> Sources:
     copies = _copies(session)
     shutil.rmtree(copies, ignore_errors=True)
     copies.mkdir()
-    said = session.prober.aside(_task_name(session), ["files", str(copies), *prefixes])
+    said = session.prober.child_output(_task_name(session), ["files", str(copies), *prefixes])
     try:
         data = parsed(said, "the list of its files", _LIST)
-    except Refused as error:
+    except UntrustedFileError as error:
         raise LabError(f"torch {session.version}: {error}") from None
     if "error" in data:
         raise LabError(f"torch {session.version}: {data['error']}")
@@ -107,7 +107,7 @@ def _task_name(session: ReleaseSession) -> str:
 
 
 def _copies(session: ReleaseSession) -> Path:
-    return aside_folder(session.folder, _task_name(session)) / "copies"
+    return auxiliary_folder(session.folder, _task_name(session)) / "copies"
 
 
 def compare(
@@ -174,7 +174,7 @@ def _diff(good: Sources, bad: Sources, path: str) -> list[str]:
 def _lines(copies: Path, path: str) -> list[str]:
     try:
         return (ChildFiles(copies).text(path) or "").splitlines()
-    except Refused:
+    except UntrustedFileError:
         return []
 
 

@@ -15,7 +15,7 @@ from accel_lab.core.probe import Probe, Program
 from accel_lab.core.signature import Signature
 from accel_lab.core.stages import LADDER, Rung
 from accel_lab.core.verdict import Verdict
-from accel_lab.execution.asides import Interrupted
+from accel_lab.execution.auxiliary import Interrupted
 from accel_lab.search.accelerator.accelerator import accelerator_named
 from accel_lab.search.baseline import BaselineSearch
 from accel_lab.search.lab import Difference, Lab

@@ -11,11 +11,11 @@ from typing import Any
 from accel_lab.core.errors import LabError
 from accel_lab.core.machine.environment import Environment, EnvironmentUnavailable
 from accel_lab.core.outcome import Outcome, Status
-from accel_lab.core.releases.flip_details import FlipDetails, NumberPair, SideRow
-from accel_lab.core.releases.versions import Flip, TargetNumber, Versions
+from accel_lab.core.releases.flip_details import FlipDetails, MetricPair, SideRow
+from accel_lab.core.releases.versions import Flip, TargetMetric, Versions
 from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
-from accel_lab.execution.asides import Interrupted
+from accel_lab.execution.auxiliary import Interrupted
 from accel_lab.search.timeline.metric_judge import METRICS, Metric
 from accel_lab.search.timeline.metric_search import Measured, MetricOptions, MetricSearch
 
@@ -165,8 +165,8 @@ class MetricAxis:
         self._study()
         return self.versions
 
-    def _about(self) -> TargetNumber:
-        return TargetNumber(
+    def _about(self) -> TargetMetric:
+        return TargetMetric(
             name=self._metric.name,
             words=self._metric.words,
             unit=self._metric.unit,
@@ -186,7 +186,7 @@ class MetricAxis:
         """Adds all numbers and the generated code of both sides."""
         good, bad = (self._side(version) for version in ends(flip))
         one, two = (side.top.facts.get("measures") or {} if side.top else {} for side in (good, bad))
-        table = {name: NumberPair(good=_known(one.get(name)), bad=_known(two.get(name))) for name in NUMBERS}
+        table = {name: MetricPair(good=_known(one.get(name)), bad=_known(two.get(name))) for name in NUMBERS}
         details = FlipDetails(
             good=SideRow(torch=good.version),
             bad=SideRow(torch=bad.version),

@@ -14,7 +14,7 @@ from accel_lab.core.machine.environment import Environment
 from accel_lab.core.machine.files import write_atomic
 from accel_lab.core.releases.versions import Tested
 from accel_lab.core.verdict import Verdict
-from accel_lab.execution.asides import Interrupted
+from accel_lab.execution.auxiliary import Interrupted
 
 from .build_verdict import Decision, TargetFailure, decide
 from .release_session import Pins, ReleaseListener, ReleaseSession, ReleaseSessions, describe, silent

@@ -23,12 +23,12 @@ from accel_lab.core.machine.environment import (
 )
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Limits, Probe, Program
-from accel_lab.execution.asides import Interrupted, Runner
-from accel_lab.execution.lending.borrower import Servers
+from accel_lab.execution.auxiliary import Interrupted, Runner
+from accel_lab.execution.lending.server_client import Servers
 from accel_lab.execution.prober import Listener, Prober
 from accel_lab.execution.processes import process
 from accel_lab.execution.programs import folder_of
-from accel_lab.execution.run_folder.surroundings import LINKS
+from accel_lab.execution.run_folder.folder_views import LINKS
 from accel_lab.execution.run_folder.workspace import Workspace
 from accel_lab.lab import LocalLab, Oracle
 
@@ -199,7 +199,7 @@ class ReleaseSessions:
         runner = self._runner(made, workspace)
         foreign = runner is not None
         if foreign:
-            workspace.surroundings.kind = LINKS
+            workspace.folder_views.kind = LINKS
         prober = Prober(
             python=made.python,
             workspace=workspace,
@@ -271,11 +271,11 @@ class ReleaseSessions:
 def gated(runner: Runner, gate: threading.BoundedSemaphore) -> Runner:
     """Returns the runner limited by ``gate``, so that all releases together use no more than the workers."""
 
-    def run(*args: Any, **kwargs: Any) -> process.Ended:
+    def run(*args: Any, **kwargs: Any) -> process.ProcessExit:
         stop: threading.Event | None = kwargs.get("stop")
         while not gate.acquire(timeout=0.5):
             if stop is not None and stop.is_set():
-                return process.Ended(limit="interrupted")
+                return process.ProcessExit(limit="interrupted")
         try:
             return runner(*args, **kwargs)
         finally:

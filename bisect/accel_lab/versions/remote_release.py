@@ -14,7 +14,7 @@ from accel_lab.core.machine.files import write_atomic
 from accel_lab.core.probe import Program
 from accel_lab.core.record import Record
 from accel_lab.core.signature import Signature
-from accel_lab.core.untrusted.child_files import ChildFiles, Refused
+from accel_lab.core.untrusted.child_files import ChildFiles, UntrustedFileError
 from accel_lab.search.repeats import Tally
 
 from .build_verdict import TargetFailure
@@ -71,7 +71,7 @@ class RemoteRuns(Record):
     def of(cls, folder: Path) -> RemoteRuns | None:
         """Reads a release's folder; None if its runs were made here.
 
-        Raises :class:`Refused` if the record is damaged.
+        Raises :class:`UntrustedFileError` if the record is damaged.
         """
         read = ChildFiles(folder).json(REMOTE)
         if read is None:
@@ -80,7 +80,7 @@ class RemoteRuns(Record):
             made = cls.from_json(read)
             Environment.from_json(made.environment)
         except ValueError as error:
-            raise Refused(f"{folder / REMOTE}: {error}") from None
+            raise UntrustedFileError(f"{folder / REMOTE}: {error}") from None
         return made
 
     def made(self, here: EnvironmentSpec) -> Environment:

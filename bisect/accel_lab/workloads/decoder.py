@@ -19,9 +19,9 @@ from .ssm import Norm
 SIZES = {"base": (1, 256, 32_000, 512, 8, 8), "small": (2, 16, 128, 32, 2, 2)}
 
 
-def rotated(x: torch.Tensor, place: torch.Tensor, rates: torch.Tensor) -> torch.Tensor:
+def rotated(x: torch.Tensor, position: torch.Tensor, rates: torch.Tensor) -> torch.Tensor:
     """Applies rotary position embeddings to queries or keys of size (batch, heads, tokens, width)."""
-    angle = place[:, None].to(rates.dtype) * rates
+    angle = position[:, None].to(rates.dtype) * rates
     left, right = x.chunk(2, dim=-1)
     cos, sin = angle.cos(), angle.sin()
     return torch.cat([left * cos - right * sin, right * cos + left * sin], dim=-1)
@@ -43,15 +43,15 @@ class Layer(nn.Module):
         self.down = nn.Linear(3 * width, width, bias=False)
 
     def forward(
-        self, x: torch.Tensor, place: torch.Tensor, keys: torch.Tensor, values: torch.Tensor
+        self, x: torch.Tensor, position: torch.Tensor, keys: torch.Tensor, values: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         batch, tokens, width = x.shape
         parts = self.into(self.before(x)).view(batch, tokens, 3, self.heads, width // self.heads)
         query, key, value = parts.permute(2, 0, 3, 1, 4)
-        keys = keys.index_copy(2, place, rotated(key, place, self.rates))
-        values = values.index_copy(2, place, value)
-        seen = torch.arange(keys.shape[2], device=x.device)[None, :] <= place[:, None]
-        query = rotated(query, place, self.rates)
+        keys = keys.index_copy(2, position, rotated(key, position, self.rates))
+        values = values.index_copy(2, position, value)
+        seen = torch.arange(keys.shape[2], device=x.device)[None, :] <= position[:, None]
+        query = rotated(query, position, self.rates)
         mixed = functional.scaled_dot_product_attention(query, keys, values, attn_mask=seen)
         x = x + self.out(mixed.transpose(1, 2).reshape(batch, tokens, width))
         gate, signal = self.up(self.between(x)).chunk(2, dim=-1)
@@ -69,12 +69,12 @@ class Decoder(nn.Module):
         self.norm = Norm(width)
 
     def forward(
-        self, ids: torch.Tensor, place: torch.Tensor, keys: torch.Tensor, values: torch.Tensor
+        self, ids: torch.Tensor, position: torch.Tensor, keys: torch.Tensor, values: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         x = self.embed(ids)
         new_keys, new_values = [], []
         for number, layer in enumerate(self.layers):
-            x, key, value = layer(x, place, keys[number], values[number])
+            x, key, value = layer(x, position, keys[number], values[number])
             new_keys.append(key)
             new_values.append(value)
         logits = functional.linear(self.norm(x), self.embed.weight)
@@ -92,8 +92,8 @@ def batch(size: str, generator: torch.Generator) -> tuple[tuple[Any, ...], Any]:
     count, context, words, width, layers, heads = SIZES[size]
     ids = torch.randint(0, words, (count, 2), generator=generator)
     cache = torch.randn(2, layers, count, heads, context, width // heads, generator=generator)
-    place = torch.tensor([context * 3 // 4])
-    return (ids[:, :1].contiguous(), place, cache[0].contiguous(), cache[1].contiguous()), ids[:, 1:]
+    position = torch.tensor([context * 3 // 4])
+    return (ids[:, :1].contiguous(), position, cache[0].contiguous(), cache[1].contiguous()), ids[:, 1:]
 
 
 def loss(outputs: Any, targets: Any) -> Any:

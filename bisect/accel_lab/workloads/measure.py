@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from accel_lab.core.benchmark import Distance, Measurement, Reply, Spread, Standing
+from accel_lab.core.benchmark import Distance, Measurement, Reply, RowStatus, Spread
 from accel_lab.core.record import Record
 from accel_lab.numerics.tolerances import ComparisonConfig
 
@@ -79,7 +79,7 @@ def run(
         if missing:
             names = " and ".join(missing)
             reason = f"{names} is not installed in the probed environment: pip install {' '.join(missing)}"
-            yield Measurement(model=model.name, backend="", standing=Standing.SKIPPED, reason=reason), {}
+            yield Measurement(model=model.name, backend="", standing=RowStatus.SKIPPED, reason=reason), {}
             continue
         for backend in backends:
             job = job_of(model, backend, settings)
@@ -135,22 +135,22 @@ def row_of(model: Model, backend: Backend, reply: Reply) -> Measurement:
     )
 
 
-def _standing(reply: Reply, distance: Distance | None) -> tuple[Standing, str]:
+def _standing(reply: Reply, distance: Distance | None) -> tuple[RowStatus, str]:
     error, part = reply.facts.get("error"), reply.facts.get("part", "start")
     if error is not None and error["unavailable"]:
-        return Standing.SKIPPED, error["message"]
+        return RowStatus.SKIPPED, error["message"]
     if error is not None:
         said = f"{error['type']}: {error['message']}" if error["message"] else error["type"]
-        return Standing.FAILED, f"{said} (in: {part})"
+        return RowStatus.FAILED, f"{said} (in: {part})"
     if part:
         said = reply.ended or (
-            f"the worker ended early: {reply.said}" if reply.said else "the worker ended early"
+            f"the worker ended early: {reply.stderr_line}" if reply.stderr_line else "the worker ended early"
         )
-        return Standing.FAILED, f"{said} (in: {part})"
+        return RowStatus.FAILED, f"{said} (in: {part})"
     if distance is not None and distance.differing:
         more = len(distance.differing) - 1
-        return Standing.DIFFERS, distance.differing[0] + (f" (and {more} more)" if more else "")
-    return Standing.OK, ""
+        return RowStatus.DIFFERS, distance.differing[0] + (f" (and {more} more)" if more else "")
+    return RowStatus.OK, ""
 
 
 def distance_of(rows: Sequence[dict[str, Any]] | None) -> Distance | None:

@@ -53,26 +53,27 @@ class Selective(nn.Module):
         self.enter = nn.Linear(width, 2 * inner, bias=False)
         self.mix = nn.Conv1d(inner, inner, TAPS, groups=inner, padding=TAPS - 1)
         self.select = nn.Linear(inner, rank + 2 * states, bias=False)
-        self.pace = nn.Linear(rank, inner)
+        self.step_size = nn.Linear(rank, inner)
         # Decays from 1 to `states`, as in S4D-real, and step sizes from 0.001 to 0.1: the states then
         # remember from a few up to hundreds of tokens.
         rates = torch.arange(1, states + 1, dtype=torch.float32).repeat(inner, 1)
         self.log_rate = nn.Parameter(rates.log())
-        pace = torch.exp(torch.linspace(-6.9, -2.3, inner))
+        step_size = torch.exp(torch.linspace(-6.9, -2.3, inner))
         with torch.no_grad():
-            self.pace.bias.copy_(pace + torch.log(-torch.expm1(-pace)))  # softplus of it is the pace
-        self.through = nn.Parameter(torch.ones(inner))
+            # The softplus of the bias is the step size.
+            self.step_size.bias.copy_(step_size + torch.log(-torch.expm1(-step_size)))
+        self.skip = nn.Parameter(torch.ones(inner))
         self.leave = nn.Linear(inner, width, bias=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         signal, gate = self.enter(self.norm(x)).chunk(2, dim=-1)
         length = x.shape[1]
         signal = functional.silu(self.mix(signal.transpose(1, 2))[..., :length].transpose(1, 2))
-        pace, write, read = self.select(signal).split([self.rank, self.states, self.states], dim=-1)
-        pace = functional.softplus(self.pace(pace)).unsqueeze(-1)
-        keep = torch.exp(-pace * self.log_rate.exp())
-        states = scan(keep, pace * write.unsqueeze(2) * signal.unsqueeze(-1))
-        out = (states * read.unsqueeze(2)).sum(-1) + signal * self.through
+        step_size, write, read = self.select(signal).split([self.rank, self.states, self.states], dim=-1)
+        step_size = functional.softplus(self.step_size(step_size)).unsqueeze(-1)
+        keep = torch.exp(-step_size * self.log_rate.exp())
+        states = scan(keep, step_size * write.unsqueeze(2) * signal.unsqueeze(-1))
+        out = (states * read.unsqueeze(2)).sum(-1) + signal * self.skip
         return x + self.leave(out * functional.silu(gate))
 
 

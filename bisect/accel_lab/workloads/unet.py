@@ -17,7 +17,7 @@ LEVELS = 3
 COLOURS = 3
 
 
-def encoded(step: torch.Tensor, rates: torch.Tensor) -> torch.Tensor:
+def timestep_embedding(step: torch.Tensor, rates: torch.Tensor) -> torch.Tensor:
     """Returns the sinusoidal embedding of a timestep, (batch, width)."""
     angle = step[:, None] * rates
     return torch.cat([angle.sin(), angle.cos()], dim=-1)
@@ -77,7 +77,7 @@ class UNet(nn.Module):
         self.register_buffer("rates", 10_000.0 ** (-torch.arange(channels // 2) / (channels // 2)))
 
     def forward(self, image: torch.Tensor, step: torch.Tensor) -> torch.Tensor:
-        signal = self.mix(encoded(step, self.rates))
+        signal = self.mix(timestep_embedding(step, self.rates))
         x = self.enter(image)
         skips = []
         for level, block in enumerate(self.down):

@@ -176,7 +176,7 @@ class Subject:
             return [self._placed(item, dtype) for item in value]
         return value.to(device=self._job["device"], dtype=dtype if value.is_floating_point() else None)
 
-    def raised(self) -> None:
+    def to_float64(self) -> None:
         """Converts the model and its inputs to float64, in place; the values stay the same."""
         import torch
 
@@ -246,7 +246,7 @@ def _compare(job: Any, subject: Subject, call: Any, facts: Any) -> None:
     subject.model.load_state_dict(fresh.model.state_dict())
     got = subject.results(call)
     want = fresh.results(fresh.model)
-    fresh.raised()
+    fresh.to_float64()
     facts["distances"] = distances.rows(got, want, fresh.results(fresh.model))
 
 

@@ -24,7 +24,7 @@ from accel_lab.accelerators.constraints.catalogue import (  # noqa: E402
     check_graph,
 )
 from accel_lab.accelerators.constraints.liveness import peak_memory  # noqa: E402
-from accel_lab.accelerators.constraints.operators import canonical, entry_of, named  # noqa: E402
+from accel_lab.accelerators.constraints.operators import canonical, canonical_of, parse_operator  # noqa: E402
 from accel_lab.accelerators.constraints.reduced_graph import reduced  # noqa: E402
 from accel_lab.accelerators.constraints.selection import _MAKERS, NAMES  # noqa: E402
 from accel_lab.accelerators.constraints.watch import Watch  # noqa: E402
@@ -100,15 +100,15 @@ def ops(found: list[Violation]) -> set[str]:
     ],
 )
 def test_all_spellings_of_an_operator_are_one_entry(spec: Any, entry: str) -> None:
-    assert named(spec) == entry
+    assert parse_operator(spec) == entry
 
 
 def test_names_that_mean_nothing_are_refused_with_what_is_near() -> None:
     with pytest.raises(ValueError, match=r"there is .*softmax"):
-        named("softmaxx")
+        parse_operator("softmaxx")
     with pytest.raises(ValueError, match="an operator is a name"):
-        named(3)
-    assert entry_of(object()) == ""
+        parse_operator(3)
+    assert canonical_of(object()) == ""
     assert canonical("index") == "index"
 
 

@@ -19,10 +19,10 @@ import docker
 import docker.errors
 import pytest
 
-from accel_lab.core.ended import Ended
 from accel_lab.core.machine.environment import EnvironmentUnavailable
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Probe, Program
+from accel_lab.core.process_exit import ProcessExit
 from accel_lab.core.stages import Rung
 from accel_lab.environments.docker.build import OWN_BASE
 from accel_lab.environments.docker.client import connector
@@ -32,7 +32,7 @@ from accel_lab.environments.docker.runner import DockerRunner
 from accel_lab.environments.options import EnvironmentOptions
 from accel_lab.execution.prober import Prober
 from accel_lab.execution.processes import process
-from accel_lab.execution.run_folder.surroundings import LINKS
+from accel_lab.execution.run_folder.folder_views import LINKS
 from accel_lab.execution.run_folder.workspace import Workspace
 from accel_lab.workloads.registry import MODELS
 
@@ -81,7 +81,9 @@ class Box:
         )
         self.count = 0
 
-    def run(self, text: str, *, stop: threading.Event | None = None, **limits: Any) -> tuple[Ended, str, str]:
+    def run(
+        self, text: str, *, stop: threading.Event | None = None, **limits: Any
+    ) -> tuple[ProcessExit, str, str]:
         """How it ended, and what it said."""
         self.count += 1
         place = self.folder / "run" / "probes" / str(self.count)

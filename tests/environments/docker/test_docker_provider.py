@@ -12,10 +12,10 @@ from typing import Any
 import docker.errors
 import pytest
 
-from accel_lab.core.ended import Ended
 from accel_lab.core.errors import UsageError
 from accel_lab.core.machine.environment import Environment, EnvironmentUnavailable, Release
 from accel_lab.core.probe import Limits
+from accel_lab.core.process_exit import ProcessExit
 from accel_lab.environments.docker import provider as docker_provider
 from accel_lab.environments.docker import wheels as docker_wheels
 from accel_lab.environments.docker.build import OWN_BASE, PYTHON_AT, RECIPE_KEY, SLIM, TORCH, WHEELS
@@ -61,7 +61,7 @@ class Pip:
         self.has = has
         self.calls: list[list[str]] = []
 
-    def __call__(self, command: list[str], *, stdout: Path, stderr: Path, **_: Any) -> Ended:
+    def __call__(self, command: list[str], *, stdout: Path, stderr: Path, **_: Any) -> ProcessExit:
         self.calls.append(command)
         stdout.touch()
         stderr.touch()
@@ -69,7 +69,7 @@ class Pip:
             at = command.index("--overrides")
             asked = [Path(command[at + n]).read_text().split() for n in (1, 2)]
             stdout.write_text("\n".join(line for line in dict.fromkeys(asked[0] + asked[1]) if "==" in line))
-            return Ended(exit_code=0)
+            return ProcessExit(exit_code=0)
         assert command[1:4] == ["-m", "pip", "download"], command
         target = Path(command[command.index("--dest") + 1])
         target.mkdir()
@@ -80,9 +80,9 @@ class Pip:
         for name in self.has:
             if name.split("-")[0] == project and name.split("-")[1] == version:
                 (target / name).write_bytes(wheel_file(name))
-                return Ended(exit_code=0)
+                return ProcessExit(exit_code=0)
         stderr.write_text(f"ERROR: Could not find a version\nERROR: No matching distribution for {wanted}\n")
-        return Ended(exit_code=1)
+        return ProcessExit(exit_code=1)
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ import docker.errors
 import pytest
 import requests
 
-from accel_lab.core.ended import Ended
 from accel_lab.core.errors import LabError
 from accel_lab.core.machine.environment import EnvironmentUnavailable
 from accel_lab.core.probe import Limits
+from accel_lab.core.process_exit import ProcessExit
 from accel_lab.environments.docker import runner as docker_runner
 from accel_lab.environments.docker.client import connector
 from accel_lab.environments.docker.leftovers import DEADLINE, OWNER, RUN, is_leftover, labels
@@ -49,7 +49,7 @@ class Run:
             connect=daemon.connect, image="image", python="/py", keep=folder / "run" / "docker", **settings
         )
 
-    def __call__(self, *command: str, limits: Limits = LIMITS, **settings: Any) -> Ended:
+    def __call__(self, *command: str, limits: Limits = LIMITS, **settings: Any) -> ProcessExit:
         env = settings.pop("env", {"TORCH_LOGS": "x", "AWS_SECRET_ACCESS_KEY": "s3cret"})
         return self.runner(
             command or ("/py", str(self.script)),
@@ -463,7 +463,7 @@ def test_what_runs_beside_the_probes_may_write_to_a_folder_of_its_own(
 
     daemon.on_start = compile_it
     with Prober(python="/py", workspace=workspace, env={"CXX": "c++-inside"}, runner=runner) as prober:
-        assert prober.aside("doctor", ["doctor"]) == ""
+        assert prober.child_output("doctor", ["doctor"]) == ""
         assert writable(daemon.last) == [str(workspace.root / "asides" / "doctor")]
         lab = LocalLab(prober, Oracle())
         assert lab.compiler_works() == (True, "c++-inside")
@@ -474,7 +474,7 @@ def test_what_runs_beside_the_probes_may_write_to_a_folder_of_its_own(
         daemon.report = {"error": "cannot start 'c++-inside': No such file or directory"}
         assert "cannot start 'c++-inside'" in lab.compiler_works()[1]
         with pytest.raises(LabError, match="cannot start"):
-            prober.aside("doctor", ["doctor"])
+            prober.child_output("doctor", ["doctor"])
 
 
 def writable(container: FakeContainer) -> list[str]:

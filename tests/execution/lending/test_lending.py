@@ -20,9 +20,9 @@ from accel_lab.core.errors import LabError
 from accel_lab.core.machine.environment import EnvironmentId
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Rung
-from accel_lab.execution.lending import borrower, channel, sameness
-from accel_lab.execution.lending.borrower import Borrowed, Servers, borrow, servers_of
+from accel_lab.execution.lending import channel, server_client, server_keys
 from accel_lab.execution.lending.hosted import Hosted
+from accel_lab.execution.lending.server_client import Borrowed, Servers, borrow, servers_of
 from accel_lab.execution.prober import Prober
 from accel_lab.execution.processes import process_table
 from accel_lab.execution.processes.guardian import GUARDIAN, RUN
@@ -75,7 +75,7 @@ class Borrower:
             environment={**self.environment, **variables},
             marker=self.marker,
             log=self.folder / "run" / "log.txt",
-            furnish=lambda cache: None,
+            fill_cache=lambda cache: None,
         )[0]
 
 
@@ -83,7 +83,7 @@ class Borrower:
 def lent(tmp_path: Path) -> Iterator[Borrower]:
     servers = Servers(folder=tmp_path / "servers", keep_s=600.0)
     yield Borrower(tmp_path, servers)
-    borrower.end_left(servers.folder)
+    server_client.end_left(servers.folder)
     until(lambda: not any(path.is_socket() for path in servers.folder.glob("*")))
 
 
@@ -129,7 +129,7 @@ def test_a_server_that_has_loaded_other_files_is_not_used_any_more(lent: Borrowe
 
 def test_what_is_not_ours_alone_is_not_used(lent: Borrower, monkeypatch: pytest.MonkeyPatch) -> None:
     lent.borrow().end()
-    name = sameness.process_key()
+    name = server_keys.process_key()
     folder = lent.servers.folder
     assert (folder / name).stat().st_mode & 0o077 == 0
     folder.chmod(0o755)
@@ -163,7 +163,7 @@ def test_a_copy_of_the_child_that_a_script_has_changed_is_not_lent_to(lent: Borr
 )
 def test_the_host_refuses_what_no_run_asks(lent: Borrower, request_: dict[str, object]) -> None:
     lent.borrow().end()
-    with channel.connect(lent.servers.folder, sameness.process_key()) as connection:
+    with channel.connect(lent.servers.folder, server_keys.process_key()) as connection:
         files = [0, 1, 2] if "start" in request_ else []
         channel.send(connection, request_, files)
         answer, _ = channel.receive(connection)
@@ -204,25 +204,25 @@ def test_who_may_use_and_leave_servers(monkeypatch: pytest.MonkeyPatch, tmp_path
     used = servers_of({}, keep_s=0.0)
     assert used is not None and not used.starts
     assert servers_of({MARKER: "job-1"}, keep_s=60.0) is None, "a lab that watches this one keeps none"
-    given = servers_of({MARKER: "job-1", sameness.SERVERS: "/a"}, keep_s=0.0)
-    assert given == Servers(folder=Path("/a"), hosted=True) and given.starts
-    assert servers_of({sameness.SERVERS: ""}, keep_s=60.0) is None
+    given = servers_of({MARKER: "job-1", server_keys.SERVERS: "/a"}, keep_s=0.0)
+    assert given == Servers(folder=Path("/a"), has_host=True) and given.starts
+    assert servers_of({server_keys.SERVERS: ""}, keep_s=60.0) is None
 
 
 def test_all_of_the_environment_counts_but_where_a_shell_runs() -> None:
     python = sys.executable
 
     def key(**variables: str) -> str:
-        return sameness.server_key(python, {"PATH": os.environ["PATH"], **variables}, "code")
+        return server_keys.server_key(python, {"PATH": os.environ["PATH"], **variables}, "code")
 
     assert key() == key(PWD="/a", SHLVL="2", SSH_TTY="/dev/pts/1", ACCEL_LAB_PROBE="server-1")
     assert len({key(), key(LD_PRELOAD="x.so"), key(LANG="C"), key(PYTHONPATH="/a"), key(CXX="clang++")}) == 5
-    assert sameness.server_key(python, {}, "one") != sameness.server_key(python, {}, "two")
+    assert server_keys.server_key(python, {}, "one") != server_keys.server_key(python, {}, "two")
 
 
 def test_how_a_process_stands_counts_but_not_that_it_waits_for_an_interrupt(tmp_path: Path) -> None:
     program = (
-        "import os, signal, sys\nfrom accel_lab.execution.lending.sameness import process_key\n"
+        "import os, signal, sys\nfrom accel_lab.execution.lending.server_keys import process_key\n"
         "print(process_key())\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint(process_key())\n"
         "signal.signal(signal.SIGHUP, signal.SIG_IGN)\nprint(process_key())\n"
         "os.umask(0o27)\nprint(process_key())\nos.nice(1)\nprint(process_key())\n"
@@ -237,20 +237,20 @@ def test_how_a_process_stands_counts_but_not_that_it_waits_for_an_interrupt(tmp_
 def test_the_code_of_a_copy_is_that_of_the_package(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path, tmp_path)
     library = workspace.library.parent
-    assert sameness.copied_code(library) == sameness.package_code()
+    assert server_keys.copied_code(library) == server_keys.package_code()
     (library / "more.py").write_text("")
-    assert sameness.copied_code(library) != sameness.package_code()
+    assert server_keys.copied_code(library) != server_keys.package_code()
 
 
 def test_what_a_process_runs_shares_the_servers_that_it_keeps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(sameness.SERVERS)
+    monkeypatch.delenv(server_keys.SERVERS)
     hosted = Hosted()
     given = hosted.environment()
     assert given == hosted.environment()
-    folder = Path(given[sameness.SERVERS])
-    lent = Borrower(tmp_path, Servers(folder=folder, hosted=True))
+    folder = Path(given[server_keys.SERVERS])
+    lent = Borrower(tmp_path, Servers(folder=folder, has_host=True))
     one, two = lent.borrow(), lent.borrow()
     clean = parent(one)
     assert clean == parent(two)
@@ -271,7 +271,7 @@ def test_a_second_bisection_finds_the_server_that_the_first_left(tmp_path: Path)
     python = str(fakes_interpreter.made(tmp_path))
     env = {**os.environ, "ACCEL_LAB_HOME": str(tmp_path / "home")}
     env["PYTHONPATH"] = str(Path(accel_lab.__file__).parents[1])
-    del env[sameness.SERVERS]
+    del env[server_keys.SERVERS]
 
     def lab(*words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "accel_lab", *words]
@@ -363,4 +363,4 @@ def test_a_script_leaves_no_trace_in_the_next_run(
         assert caplog.text.count("is a fork of one that is kept") == 3
         assert caplog.text.count("a host of warm servers was started") == 1
     finally:
-        borrower.end_left(servers.folder)
+        server_client.end_left(servers.folder)

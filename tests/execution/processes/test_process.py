@@ -1,4 +1,4 @@
-"""Hostile programs end as a proper Ended, and nothing of them is left in the process table."""
+"""Hostile programs end as a proper ProcessExit, and nothing of them is left in the process table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import pytest
 from accel_lab.core.errors import LabError
 from accel_lab.core.probe import Limits
 from accel_lab.execution.processes import process, process_table, watch
-from accel_lab.execution.processes.process import MARKER, Ended, Watch, run, spawn, sweep
+from accel_lab.execution.processes.process import MARKER, ProcessExit, Watch, run, spawn, sweep
 
 pytestmark = pytest.mark.skipif(not process_table.HAVE_PROC, reason="looks for leftovers in /proc")
 
@@ -53,13 +53,13 @@ class Bench:
         self.cwd.mkdir()
         self.env = {"PATH": os.environ["PATH"]}
 
-    def run(self, code: str, *args: str, **more) -> Ended:
+    def run(self, code: str, *args: str, **more) -> ProcessExit:
         return self.command([sys.executable, "-S", "-c", self.text(code), self.token, *args], **more)
 
     def text(self, code: str) -> str:
         return "import os, signal, sys, time\n" + textwrap.dedent(code)
 
-    def command(self, command: list[str], *, limits: Limits | None = None, **more) -> Ended:
+    def command(self, command: list[str], *, limits: Limits | None = None, **more) -> ProcessExit:
         return run(
             command,
             cwd=self.cwd,
@@ -433,7 +433,7 @@ def test_runs_side_by_side_do_not_disturb_each_other(tmp_path):
         benches.append(Bench(tmp_path / str(n)))
     codes = [DAEMON, DAEMON, "time.sleep(1.5); sys.exit(9)", "os.fork(); time.sleep(40)", "os.abort()"]
 
-    def one(n: int) -> Ended:
+    def one(n: int) -> ProcessExit:
         return benches[n].run(codes[n], "0.1", limits=Limits(timeout_s=1 if n == 3 else 30))
 
     with ThreadPoolExecutor(5) as pool:

@@ -15,7 +15,7 @@ from accel_lab.core.probe import Limits, Probe, Program
 from accel_lab.execution.prober import Prober
 from accel_lab.execution.run_folder import copies
 from accel_lab.execution.run_folder.copies import Copy, remove
-from accel_lab.execution.run_folder.surroundings import COPY, LINKS, MOUNT
+from accel_lab.execution.run_folder.folder_views import COPY, LINKS, MOUNT
 from accel_lab.execution.run_folder.workspace import Workspace
 
 #: Without the right to mount, only copies are tried here; ``kind`` says which was used.
@@ -166,7 +166,7 @@ def test_an_overlay_is_used_where_the_kernel_allows_it(tmp_path: Path) -> None:
     folder = project(tmp_path)
     workspace = Workspace(tmp_path / "run", folder)
     place = workspace.place(Probe(program=Program(path=str(folder / "script.py"))))
-    if workspace.surroundings.kind != MOUNT:
+    if workspace.folder_views.kind != MOUNT:
         pytest.skip("this kernel has no overlay")
     assert (place.cwd, place.view.copies) == (folder, ())
 
@@ -178,7 +178,7 @@ def test_a_folder_that_cannot_be_mounted_over_is_copied(
     workspace = Workspace(tmp_path / "run", folder)
     (workspace.library / "view.py").write_text("import sys\nsys.exit(70)\n")
     place = workspace.place(Probe(program=Program(path=str(folder / "script.py"))))
-    assert workspace.surroundings.kind == COPY
+    assert workspace.folder_views.kind == COPY
     assert (
         place.cwd.name == "user" and (place.cwd / "data").is_dir() and not (place.cwd / "data").is_symlink()
     )
@@ -298,7 +298,7 @@ def test_a_reduced_script_leaves_nothing_beside_itself(tmp_path: Path) -> None:
     with Prober(python=sys.executable, workspace=workspace) as prober:
         probe = Probe(program=Program(path=str(script)), bare=True, cold=True, cwd=str(script.parent))
         runs = [prober.ask(replace(probe, attempt=n)) for n in range(2)]
-    if workspace.surroundings.kind != MOUNT:
+    if workspace.folder_views.kind != MOUNT:
         pytest.skip("no mount is allowed here")
     assert [printed(run) for run in runs] == ["True False\n"] * 2, printed(runs[0], "stderr.txt")
     assert [path.name for path in script.parent.iterdir()] == ["repro.py"]

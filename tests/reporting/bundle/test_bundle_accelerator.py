@@ -12,7 +12,7 @@ import pytest
 
 from accel_lab.core.outcome import Outcome, Raised, Status
 from accel_lab.core.signature import Signature, normalise
-from accel_lab.minimize.asked_accelerator import binding_of, variables_of
+from accel_lab.minimize.accelerator_binding import binding_of, variables_of
 
 from .test_bundle_rerun import Recorded, rerun, write
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from accel_lab.cli import rehearse
+from accel_lab.cli import bundle_check
 from accel_lab.core.findings import Repro, ReproProof
 from accel_lab.core.outcome import Outcome, Raised, Status
 from accel_lab.core.probe import Program
@@ -95,8 +95,8 @@ class Recorded(FakeRun):
             self.findings, self.run_dir, self.root / "bundle.zip", redactor=redactor, **options
         )
 
-    def ship(self, **options: Any) -> tuple[BundleReport, rehearse.Rehearsal]:
-        return rehearse.ship(
+    def write_checked_bundle(self, **options: Any) -> tuple[BundleReport, bundle_check.BundleCheck]:
+        return bundle_check.write_checked_bundle(
             self.findings, self.run_dir, self.root / "bundle.zip", verify=True, fresh=True, **options
         )
 
@@ -584,17 +584,23 @@ def test_a_file_and_a_folder_of_one_name(tmp_path: Path) -> None:
 
 def test_it_is_run_once_and_says_so(tmp_path: Path) -> None:
     run = full(tmp_path)
-    made, told = run.ship()
+    made, told = run.write_checked_bundle()
     assert (told.result, told.words) == ("match", "run again from a clean folder: same failure")
     with zipfile.ZipFile(made.path) as archive:
         assert told.words in archive.read("README.md").decode()
     first = made.sha256
-    again, kept = rehearse.ship(run.findings, run.run_dir, run.root / "bundle.zip", verify=False)
+    again, kept = bundle_check.write_checked_bundle(
+        run.findings, run.run_dir, run.root / "bundle.zip", verify=False
+    )
     assert (kept.result, again.sha256) == ("match", first)  # the same files: the word on them still holds
     (run.home / "conf/cfg.json").write_text('{"n": 8}')
-    again, kept = rehearse.ship(run.findings, run.run_dir, run.root / "bundle.zip", verify=False)
+    again, kept = bundle_check.write_checked_bundle(
+        run.findings, run.run_dir, run.root / "bundle.zip", verify=False
+    )
     assert (kept.result, again.sha256) == ("match", first)  # an earlier run is only read again
-    _, changed = rehearse.ship(run.findings, run.run_dir, run.root / "bundle.zip", verify=False, fresh=True)
+    _, changed = bundle_check.write_checked_bundle(
+        run.findings, run.run_dir, run.root / "bundle.zip", verify=False, fresh=True
+    )
     assert (changed.result, changed.words) == ("not_run", "not run again: you did not ask for it")
 
 
@@ -602,10 +608,12 @@ def test_what_no_run_noted_is_found_by_running_it(tmp_path: Path) -> None:
     """A file that is only looked for: with all of the folder it fails as recorded."""
     script = "import pathlib\nif pathlib.Path(__file__).with_name('flag').exists():\n    " + FAILS
     run = Recorded(tmp_path, {"main.py": script, "flag": ""}, opened={"read": ["main.py"]})
-    made, told = run.ship()
+    made, told = run.write_checked_bundle()
     assert told.result == "match"
     assert "original/flag" in made.files
-    again, kept = rehearse.ship(run.findings, run.run_dir, run.root / "bundle.zip", verify=False)
+    again, kept = bundle_check.write_checked_bundle(
+        run.findings, run.run_dir, run.root / "bundle.zip", verify=False
+    )
     assert (kept.result, again.sha256) == ("match", made.sha256)
 
 
@@ -620,7 +628,7 @@ def test_a_repro_that_fails_otherwise_is_not_what_is_run_again(tmp_path: Path, h
     run.findings.repro = Repro(
         kind="script", script=str(place / "repro.py"), verified=True, proof=ReproProof(plain="exit 1")
     )
-    made, told = run.ship()
+    made, told = run.write_checked_bundle()
     assert told.result == "match"
     assert made.reduced is (helper == "helper.py")
     assert "reduced/script/repro.py" not in made.files
@@ -633,7 +641,7 @@ def test_a_repro_that_fails_otherwise_is_not_what_is_run_again(tmp_path: Path, h
 
 def test_a_difference_is_said_and_shipped(tmp_path: Path) -> None:
     run = Recorded(tmp_path, {"main.py": "raise KeyError('other')\n"}, opened={"read": ["main.py"]})
-    made, told = run.ship()
+    made, told = run.write_checked_bundle()
     assert told.result == "mismatch"
     assert "NOT the same failure (expected ValueError: wrong number <n>" in told.words
     with zipfile.ZipFile(made.path) as archive:
@@ -644,7 +652,7 @@ def test_a_file_of_the_projects_folder_that_is_opened_by_its_path_is_missed(tmp_
     secret = tmp_path / "proj" / "keys" / "a.pem"
     script = f"assert open({str(secret)!r}).read() == 'x'\n" + FAILS
     run = Recorded(tmp_path, {"main.py": script, "keys/a.pem": "x"}, opened={"read": ["keys/a.pem"]})
-    made, told = run.ship()
+    made, told = run.write_checked_bundle()
     if told.result == "match":
         pytest.skip("no mount is allowed here, so the project's folder cannot be hidden")
     assert "FileNotFoundError" in told.words
@@ -663,7 +671,7 @@ def test_a_file_of_the_projects_folder_that_is_opened_by_its_path_is_missed(tmp_
 def test_why_it_is_not_run(tmp_path: Path, change: dict[str, Any], words: str) -> None:
     run = Recorded(tmp_path, {"main.py": FAILS}, opened={"read": []})
     run.findings = replace(run.findings, **change)
-    _, told = run.ship()
+    _, told = run.write_checked_bundle()
     assert (told.result, told.words) == ("not_run", words)
 
 
@@ -672,7 +680,7 @@ def test_an_interpreter_without_torch(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "python" / "site")
     python = Path(str(run.findings.environment["executable"]))
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n', encoding="utf-8")
-    _, told = run.ship()
+    _, told = run.write_checked_bundle()
     assert told.result == "not_run"
     assert told.words.startswith("could not be run again (exit code 2): ")
     assert "has no torch" in told.words
@@ -690,13 +698,13 @@ def test_one_that_fails_now_and_then(
 ) -> None:
     run = Recorded(tmp_path, {"main.py": script}, opened={"read": []})
     run.findings.failure_rate = rate
-    _, told = run.ship()
+    _, told = run.write_checked_bundle()
     assert told.result == result
     assert words in told.words
 
 
 def test_a_hang_and_a_difference_by_design(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rehearse, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(bundle_check, "PATIENCE_S", 1.0)
     hang = Recorded(
         tmp_path / "a",
         {"main.py": "import time\ntime.sleep(600)\n"},
@@ -704,7 +712,7 @@ def test_a_hang_and_a_difference_by_design(tmp_path: Path, monkeypatch: pytest.M
         outcome=Outcome(status=Status.TIMEOUT, seconds=300.0),
         signature=Signature(kind="timeout"),
     )
-    made, told = hang.ship()
+    made, told = hang.write_checked_bundle()
     assert told.words == "run again from a clean folder: still running after 1 s, as recorded"
     with zipfile.ZipFile(made.path) as archive:
         assert (
@@ -712,7 +720,10 @@ def test_a_hang_and_a_difference_by_design(tmp_path: Path, monkeypatch: pytest.M
         )  # a reader's machine is given more
     design = Recorded(tmp_path / "b", {"main.py": FAILS}, opened={"read": []})
     design.findings.verdict = "by_design"
-    assert design.ship()[1].words == "run again from a clean folder: it differs in the same way, by design"
+    assert (
+        design.write_checked_bundle()[1].words
+        == "run again from a clean folder: it differs in the same way, by design"
+    )
 
 
 @pytest.mark.parametrize(
@@ -736,7 +747,9 @@ def test_a_strangers_run_gets_no_file_of_the_reader(tmp_path: Path, change: dict
         if row["name"] == "a.txt":
             row.update(change)
     (run.run_dir / "project.json").write_text(json.dumps(table), encoding="utf-8")
-    made, _ = rehearse.ship(run.findings, run.run_dir, run.root / "bundle.zip", verify=False)
+    made, _ = bundle_check.write_checked_bundle(
+        run.findings, run.run_dir, run.root / "bundle.zip", verify=False
+    )
     check_bundle(made.path)
     with zipfile.ZipFile(made.path) as archive:
         for name in archive.namelist():

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from accel_lab.core.evidence import Evidence
 from accel_lab.core.findings import (
     Component,
+    CrossCheck,
     Culprit,
     Exhibit,
     Findings,
@@ -23,7 +24,6 @@ from accel_lab.core.findings import (
     Repro,
     ReproProof,
     Step,
-    Witness,
 )
 from accel_lab.core.outcome import Raised
 from accel_lab.core.probe import Program
@@ -203,7 +203,7 @@ def poisoned(tmp_path: Path) -> FakeRun:
                 exhibits=hostile,
             )
         ],
-        witness=Witness(name=bad, words=bad),
+        witness=CrossCheck(name=bad, words=bad),
         summary=bad,
         next_steps=[bad],
         warnings=[bad],

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accel_lab.core.benchmark import Change, Measurement, RowChange, Standing
+from accel_lab.core.benchmark import Change, Measurement, RowChange, RowStatus
 from accel_lab.search.timeline.bench_regression import BaseRow, compared
 
 STEADY = (10.0, 10.1, 9.9, 10.2, 10.0, 9.8, 10.1, 10.0)
 
 
 def row(samples: Sequence[float] = STEADY, eager: Sequence[float] = (), **changes: object) -> Measurement:
-    found = {"model": "ssm", "backend": "aot", "standing": Standing.OK, **changes}
+    found = {"model": "ssm", "backend": "aot", "standing": RowStatus.OK, **changes}
     return Measurement(samples_ms=tuple(samples), eager_samples_ms=tuple(eager), **found)  # type: ignore[arg-type]
 
 
@@ -57,14 +57,14 @@ def test_few_calls_prove_nothing() -> None:
 
 
 def test_a_row_that_is_no_longer_right_is_a_regression_whatever_its_times() -> None:
-    wrong = row(scaled(0.5), standing=Standing.DIFFERS, reason="output: error 0.5")
+    wrong = row(scaled(0.5), standing=RowStatus.DIFFERS, reason="output: error 0.5")
     found = change(wrong, base())
     assert found.change is Change.BROKEN and "output: error 0.5" in found.words
     assert change(wrong, base(standing="differs")).change is Change.FASTER
 
 
 def test_rows_of_one_side_only_are_told() -> None:
-    skipped = row(backend="", standing=Standing.SKIPPED)
+    skipped = row(backend="", standing=RowStatus.SKIPPED)
     found = compared([row(), skipped], {("bert", "mock"): base(), ("bert", ""): base()})
     assert [(one.model, one.backend, one.change) for one in found] == [
         ("ssm", "aot", Change.NEW),

@@ -12,7 +12,7 @@ from accel_lab.core.outcome import Frame, Outcome, Raised
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Confidence, Stage
-from accel_lab.core.time_budget import Spending
+from accel_lab.core.time_budget import SpendingTracker
 from accel_lab.core.workarounds import Checked, KnownFailure, Workaround
 from accel_lab.search.workarounds.known import Entry, KnownSearch, alike, catalogue, failure_class
 from fakes_lab import PROBE, FakeLab, failing, passing
@@ -53,7 +53,7 @@ def search(findings: Findings, ends: Callable[[str], Outcome], entry: Entry = EN
         return ends(list(texts)[int(str(probe.program.path).rpartition("/")[2].removesuffix(".py"))])
 
     lab = FakeLab(answer=answer)
-    made = KnownSearch(lab=lab, probe=PROBE, keep=keep, spending=Spending(budget_s=100.0), counts={})
+    made = KnownSearch(lab=lab, probe=PROBE, keep=keep, spending=SpendingTracker(budget_s=100.0), counts={})
     return made.run(findings, [entry])
 
 
@@ -143,7 +143,7 @@ def test_failures_are_compared_by_their_kind(signature: Signature, kind: str) ->
 
 def test_no_entry_is_run_beyond_the_budget() -> None:
     made = KnownSearch(
-        lab=FakeLab(), probe=PROBE, keep=str, spending=Spending(budget_s=1.0, used_s=2.0), counts={}
+        lab=FakeLab(), probe=PROBE, keep=str, spending=SpendingTracker(budget_s=1.0, used_s=2.0), counts={}
     )
     assert made.run(found(), [ENTRY]) == []
 

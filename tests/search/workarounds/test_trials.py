@@ -14,7 +14,7 @@ from accel_lab.core.probe import Probe, Program
 from accel_lab.core.releases.versions import Versions
 from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Confidence, Rung, Stage
-from accel_lab.core.time_budget import Spending
+from accel_lab.core.time_budget import SpendingTracker
 from accel_lab.core.verdict import Verdict
 from accel_lab.core.workarounds import Checked
 from accel_lab.search.premise import Baseline
@@ -153,7 +153,8 @@ def trials(
     base.uncompiled = passing()
     made = Trials(
         lab=lab, probe=PROBE, baseline=base, path="/x/script.py", source=SOURCE, keep=kept.keep,
-        clock=lambda text: "clock\n" + text, seconds_of=seconds_of, spending=Spending(budget_s=budget_s),
+        clock=lambda text: "clock\n" + text, seconds_of=seconds_of,
+        spending=SpendingTracker(budget_s=budget_s),
     )  # fmt: skip
     return made, lab
 

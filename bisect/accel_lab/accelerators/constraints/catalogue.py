@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from .operators import entries_of
+from .operators import canonical_names_of
 from .values import code_of, graph_modules, source_of, tensors, traced
 
 SEVERITIES = ("error", "warning")
@@ -142,7 +142,7 @@ def operator_of(node: torch.fx.Node, graph_module: torch.fx.GraphModule) -> str:
         return "input"
     if node.op == "get_attr":
         return "attribute"
-    return entries_of(node, graph_module)[-1] or str(node.target)
+    return canonical_names_of(node, graph_module)[-1] or str(node.target)
 
 
 def _user_of(node: torch.fx.Node) -> str:

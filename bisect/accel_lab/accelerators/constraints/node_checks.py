@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from .catalogue import Constraint, Finding, GraphView, node_tensors
-from .operators import entries_of
+from .operators import canonical_names_of
 from .values import elements, extents, is_traced, size_on_device, strides, tensors, traced, words
 
 Findings = Iterator[Finding]
@@ -178,7 +178,7 @@ class OperatorConstraint(Constraint):
     def findings(self, node: torch.fx.Node, graph_module: torch.fx.GraphModule, view: GraphView) -> Findings:
         if node.op not in ("call_function", "call_method", "call_module"):
             return
-        entries = entries_of(node, graph_module)
+        entries = canonical_names_of(node, graph_module)
         denied = next((entry for entry in entries if entry in self.denied), "")
         if denied:
             yield Finding(

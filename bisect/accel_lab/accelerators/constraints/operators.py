@@ -82,7 +82,7 @@ def canonical(name: str) -> str:
     return _SYNONYMS.get(name, name)
 
 
-def entry_of(target: Any) -> str:
+def canonical_of(target: Any) -> str:
     """Returns the canonical name of a node's target; an empty string if the target has no name."""
     if isinstance(target, str):
         return canonical(target)
@@ -101,24 +101,24 @@ def entry_of(target: Any) -> str:
     return canonical(name)
 
 
-def entries_of(node: torch.fx.Node, root: torch.nn.Module) -> tuple[str, ...]:
+def canonical_names_of(node: torch.fx.Node, root: torch.nn.Module) -> tuple[str, ...]:
     """Returns a node's canonical name, then that of the operator it was decomposed from, if different."""
     target: Any = node.target
     if node.op == "call_module":
         target = attribute(root, str(target))
     if str(target) == "with_effects" and len(node.args) > 1:
         target = node.args[1]  # the operator that the effect token orders
-    found = [entry_of(target)]
+    found = [canonical_of(target)]
     original = node.meta.get("original_aten")
-    if original is not None and (name := entry_of(original)) and name not in found:
+    if original is not None and (name := canonical_of(original)) and name not in found:
         found.append(name)
     return tuple(found)
 
 
-def named(spec: Any) -> str:
+def parse_operator(spec: Any) -> str:
     """Returns the canonical name for a user's name, function, method or overload. Raises ValueError."""
     if not isinstance(spec, str):
-        entry = entry_of(spec) if callable(spec) else ""
+        entry = canonical_of(spec) if callable(spec) else ""
         if not entry:
             raise ValueError(
                 f"an operator is a name such as 'relu' or 'aten.relu', or a function; not {spec!r}"
@@ -135,9 +135,9 @@ def named(spec: Any) -> str:
     else:
         text = text.replace(".", "_")
     entry = canonical(text)
-    if entry in known() or hasattr(torch.ops.aten, text) or hasattr(torch.ops.aten, entry):
+    if entry in known_names() or hasattr(torch.ops.aten, text) or hasattr(torch.ops.aten, entry):
         return entry
-    near = difflib.get_close_matches(entry, known(), n=3)
+    near = difflib.get_close_matches(entry, known_names(), n=3)
     raise ValueError(
         f"torch has no operator {spec!r}"
         + (f"; there is {', '.join(near)}" if near else "")
@@ -146,7 +146,7 @@ def named(spec: Any) -> str:
 
 
 @functools.cache
-def known() -> frozenset[str]:
+def known_names() -> frozenset[str]:
     """Canonical names of all public functions and methods of torch."""
     places = (torch, torch.Tensor, torch.nn.functional, torch._C._nn, operator)
     names = {

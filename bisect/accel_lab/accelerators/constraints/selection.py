@@ -16,7 +16,7 @@ from .catalogue import SEVERITIES, Constraint
 from .limits import ScratchpadConstraint, SpanConstraint, TensorMemoryConstraint
 from .liveness import PeakMemoryConstraint
 from .node_checks import AlignmentConstraint, DtypeConstraint, LayoutConstraint, OperatorConstraint
-from .operators import named
+from .operators import parse_operator
 from .values import words
 
 
@@ -106,7 +106,7 @@ def denied_operators(setting: str, specs: Iterable[object]) -> frozenset[str]:
     found = set()
     for spec in specs:
         try:
-            found.add(named(spec))
+            found.add(parse_operator(spec))
         except ValueError as error:
             raise SettingError(f"{setting}: {error}") from None
     return frozenset(found)

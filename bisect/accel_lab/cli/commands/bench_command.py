@@ -17,7 +17,7 @@ from accel_lab.cli.bench_base import Base, read_base, show_list
 from accel_lab.cli.bench_cluster import gather
 from accel_lab.cli.engine_options import Cluster, chosen, dispatching
 from accel_lab.cli.options import MAX_MB, MAX_SECONDS, Number, find_python, limits_from
-from accel_lab.core.benchmark import Benchmark, Measurement, Reply, Standing
+from accel_lab.core.benchmark import Benchmark, Measurement, Reply, RowStatus
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.machine.files import write_atomic
 from accel_lab.core.machine.places import state_folder
@@ -32,7 +32,7 @@ from accel_lab.workloads.measure import Described, Settings
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class BenchRequest:
     """The options of ``accel-lab bench``, checked as far as possible without the probed interpreter."""
 
     models: list[registry.Model]
@@ -168,7 +168,7 @@ def command(
     if listed:
         show_list(as_json=as_json)
         return 0
-    wanted = Wanted(
+    wanted = BenchRequest(
         models=registry.choose_models(models, everything),
         backends=backends,
         settings=Settings(
@@ -188,7 +188,7 @@ def command(
     return work(wanted, as_json=as_json, quiet=quiet)
 
 
-def work(wanted: Wanted, *, as_json: bool, quiet: bool) -> int:
+def work(wanted: BenchRequest, *, as_json: bool, quiet: bool) -> int:
     """Measures, writes the files and prints the result; returns the exit code."""
     place = wanted.out if wanted.out is not None else state_folder() / "bench"
     folder = new_folder(place, "bench", "folder", "bench")
@@ -198,7 +198,7 @@ def work(wanted: Wanted, *, as_json: bool, quiet: bool) -> int:
         return _work(wanted, folder, as_json=as_json, quiet=quiet)
 
 
-def _work(wanted: Wanted, folder: Path, *, as_json: bool, quiet: bool) -> int:
+def _work(wanted: BenchRequest, folder: Path, *, as_json: bool, quiet: bool) -> int:
     build = inspect_build(wanted.python, folder)
     shutil.rmtree(folder / "lib", ignore_errors=True)  # inspect_build's copy is not needed any more
     worker = Isolated(
@@ -237,7 +237,7 @@ def _work(wanted: Wanted, folder: Path, *, as_json: bool, quiet: bool) -> int:
     return exit_code(benchmark)
 
 
-def _on_cluster(wanted: Wanted, cluster: Cluster, folder: Path, *, as_json: bool, quiet: bool) -> int:
+def _on_cluster(wanted: BenchRequest, cluster: Cluster, folder: Path, *, as_json: bool, quiet: bool) -> int:
     """Does the same as :func:`_work`, but a worker measures each model."""
     build = inspect_build(wanted.python, folder)
     shutil.rmtree(folder / "lib", ignore_errors=True)
@@ -288,12 +288,12 @@ def exit_code(benchmark: Benchmark) -> int:
     if not benchmark.complete:
         return 130
     slower = benchmark.compared is not None and benchmark.compared.regressions
-    if slower or benchmark.count(Standing.FAILED, Standing.DIFFERS):
+    if slower or benchmark.count(RowStatus.FAILED, RowStatus.DIFFERS):
         return 1
-    return 0 if benchmark.count(Standing.OK) else 3
+    return 0 if benchmark.count(RowStatus.OK) else 3
 
 
-def _described(wanted: Wanted, worker: Isolated) -> Described:
+def _described(wanted: BenchRequest, worker: Isolated) -> Described:
     """Describes the probed environment's adapters and device.
 
     Raises LabError if torch there does not see the device or the worker does not answer.
@@ -301,7 +301,7 @@ def _described(wanted: Wanted, worker: Isolated) -> Described:
     description = measure.describe(worker.ask, wanted.settings.device)
     if isinstance(description, Reply):
         error = description.facts.get("error", {})
-        why = error.get("message") or description.ended or description.said or "it gave no answer"
+        why = error.get("message") or description.ended or description.stderr_line or "it gave no answer"
         raise LabError(f"{wanted.python} does not run the lab's worker: {why}")
     if not description.device_ready:
         raise LabError(f"torch in {wanted.python} sees no {wanted.settings.device} device: use --device cpu")

@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
-from accel_lab.cli import mistakes
+from accel_lab.cli import internal_errors
 from accel_lab.cli.engine_options import release_engine_option
 from accel_lab.cli.environment_options import environment_options
-from accel_lab.cli.job import Given, read_line, work
+from accel_lab.cli.job import JobOptions, read_line, work
 from accel_lab.cli.options import Duration, ProgramCommand, job_options, program_options
 from accel_lab.cli.release_cluster import cluster_of, keep_cluster, kept_cluster
 from accel_lab.cli.streams import ReaderGone
@@ -138,7 +138,7 @@ def command(
     Exit codes: 0 it does not fail, 1 it fails and the culprit is named, 2 wrong usage, 3 the lab could
     not do it, 125 cannot tell, 130 interrupted.
     """
-    given = Given(**{field.name: words.pop(field.name) for field in fields(Given)})
+    given = JobOptions(**{field.name: words.pop(field.name) for field in fields(JobOptions)})
     try:
         run = given.earlier()
         if run is None:
@@ -194,6 +194,6 @@ def command(
     except Exception as error:
         if exit_style != "git" or isinstance(error, (click.ClickException, click.Abort, ReaderGone)):
             raise
-        said, code = mistakes.explained(error)
+        said, code = internal_errors.explained(error)
         sys.stderr.write(f"accel-lab: {said}\n")
         return 125 if code == 3 else code

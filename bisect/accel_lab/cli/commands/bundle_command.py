@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
+from accel_lab.cli.bundle_check import BundleCheck, write_checked_bundle
 from accel_lab.cli.commands.report_command import any_run, find_run, only_read
 from accel_lab.cli.finish import elsewhere, report_left, sum_up, write_files
 from accel_lab.cli.options import Number
-from accel_lab.cli.rehearse import Rehearsal, ship
 from accel_lab.cli.streams import is_terminal, print_json
 from accel_lab.core.errors import UsageError
 from accel_lab.core.text import printable
@@ -84,7 +84,9 @@ def command(
                 sum_up(findings)
             else:
                 write_files(findings, folder, bundle=False)
-        made, said = ship(findings, folder, place, verify=verify, limit_bytes=limit, words=words)
+        made, said = write_checked_bundle(
+            findings, folder, place, verify=verify, limit_bytes=limit, words=words
+        )
         if review and not as_json:
             _show_left(made.left)
         written = not review or words_file is not None or (not as_json and _agreed(path))
@@ -156,7 +158,7 @@ def _show_left(left: tuple[Left, ...]) -> None:
         )
 
 
-def _show_made(made: BundleReport, said: Rehearsal) -> None:
+def _show_made(made: BundleReport, said: BundleCheck) -> None:
     size, count = made.size / 1e6, len(made.files)
     click.echo(f"{made.path}  {size:.2f} MB, {count} files, {made.redactions} replacements")
     click.echo(f"  {said.words}")
@@ -166,7 +168,7 @@ def _show_made(made: BundleReport, said: Rehearsal) -> None:
         click.echo(f"  note: {warning}")
 
 
-def _as_json(made: BundleReport, said: Rehearsal, written: bool) -> dict[str, Any]:
+def _as_json(made: BundleReport, said: BundleCheck, written: bool) -> dict[str, Any]:
     return {
         "path": str(made.path),
         "written": written,

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from accel_lab.cli import tlparse
-from accel_lab.cli.job import Once, Question, require_run, run_each
+from accel_lab.cli.job import Question, SingleRun, require_run, run_each
 from accel_lab.cli.options import ProgramCommand, program_options
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.judge import signature_of
@@ -76,7 +76,7 @@ def command(backend: str, out: str | None, as_json: bool, **words: Any) -> int:
     return int(bool(captured.failed))
 
 
-def _captured(once: Once, backend: str, page: str, notes: tuple[str, ...]) -> Captured:
+def _captured(once: SingleRun, backend: str, page: str, notes: tuple[str, ...]) -> Captured:
     """Copies what the run left into the run's folder.
 
     Raises LabError or UsageError if nothing was compiled.

@@ -277,4 +277,4 @@ def _again(constraint: str, said: str, python: str, workspace: Workspace) -> Rep
     made = Repro(constraint=constraint, path=str(path), verdict="")
     if ended.exit_code == 1 and any(line.startswith(f"violates {constraint}:") for line in printed):
         return replace(made, verdict="run again, it violates the same constraint", violates=True)
-    return replace(made, verdict=f"run again, it does not show it ({ended.how})")
+    return replace(made, verdict=f"run again, it does not show it ({ended.summary})")

@@ -14,7 +14,7 @@ from accel_lab.cli.commands.runs_command import KINDS, all_runs
 from accel_lab.cli.options import MAX_DAYS, Number
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.machine.places import state_folder
-from accel_lab.execution.lending.borrower import end_left, left_folder
+from accel_lab.execution.lending.server_client import end_left, left_folder
 from accel_lab.execution.run_folder.lock import InUse, held, holder
 from accel_lab.execution.run_folder.marker import objection
 

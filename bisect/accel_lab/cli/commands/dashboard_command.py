@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from accel_lab.cli import mistakes
+from accel_lab.cli import internal_errors
 from accel_lab.cli.commands.runs_command import KINDS, described
 from accel_lab.cli.options import find_python
 from accel_lab.core.errors import UsageError
@@ -103,7 +103,7 @@ def command(
 
 def _mistake(error: Exception) -> str:
     """Prints the message of an exception that ended a request, and returns it."""
-    line, _ = mistakes.explained(error)
+    line, _ = internal_errors.explained(error)
     sys.stderr.write(f"accel-lab: {line}\n")
     return line
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from accel_lab.cli.job import Once, Question, require_run, run_each
+from accel_lab.cli.job import Question, SingleRun, require_run, run_each
 from accel_lab.cli.options import ProgramCommand, program_options
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.judge import signature_of
@@ -88,7 +88,9 @@ def command(
         config=ComparisonConfig(signed_zero=signed_zero),
         layers=layers if layers is not None else None if test == "inductor" else False,
     )
-    ran = run_each([against, *tested], command="diff", further=looking.further, out=out, **words)
+    ran = run_each(
+        [against, *tested], command="diff", next_questions=looking.next_questions, out=out, **words
+    )
     diff = _answer(looking.found, ran[: runs + 1], reference, test)
     deep = looking.depth(ran)
     diff["layers"] = None if deep is None else deep.to_json()
@@ -112,7 +114,7 @@ class _Comparison:
         self._recordings: list[Recording] = []
         self.found: list[Pair] = []
 
-    def further(self, ran: list[Once]) -> list[Question]:
+    def next_questions(self, ran: list[SingleRun]) -> list[Question]:
         """Compares the values, then asks for all intermediate values, then for those between fused kernels.
 
         The last run is made only if materialized intermediates agree but the outputs do not.
@@ -134,7 +136,7 @@ class _Comparison:
             return [Question(rung=Rung.KERNEL, switches=AS_IS)]
         return []
 
-    def depth(self, ran: list[Once]) -> Depth | None:
+    def depth(self, ran: list[SingleRun]) -> Depth | None:
         """Returns the comparison operator by operator, or None if none was made."""
         looks = [Compared.of(once.outcome) for once in ran[len(self._names) :]]
         shown = [look for look in looks if look.rows]
@@ -149,7 +151,7 @@ class _Comparison:
             operators=tuple(Operator.from_row(row) for row in chosen.rows), call=chosen.call, note=note
         )
 
-    def unseen(self, ran: list[Once]) -> list[str]:
+    def unseen(self, ran: list[SingleRun]) -> list[str]:
         """Returns why there is no comparison operator by operator, if one was asked for."""
         looks = [once.outcome for once in ran[len(self._names) :]]
         if not looks or any(Compared.of(look).rows for look in looks):
@@ -177,7 +179,7 @@ def _question(name: str, attempt: int = 0) -> Question:
     )
 
 
-def _recording(once: Once, name: str) -> Recording:
+def _recording(once: SingleRun, name: str) -> Recording:
     """Loads what a run recorded. Raises LabError or UsageError if it recorded nothing."""
     outcome = once.outcome
     require_run(outcome, name)
@@ -190,7 +192,7 @@ def _recording(once: Once, name: str) -> Recording:
     return found
 
 
-def _answer(found: Sequence[Pair], ran: Sequence[Once], reference: str, test: str) -> dict[str, Any]:
+def _answer(found: Sequence[Pair], ran: Sequence[SingleRun], reference: str, test: str) -> dict[str, Any]:
     different = list(differing(found))
     worst = next(iter(by_error(found)), None)
     judged = reference in (FLOAT64, "eager")

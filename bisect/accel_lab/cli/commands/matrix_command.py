@@ -16,7 +16,7 @@ import click
 
 from accel_lab.cli.engine_options import Cluster, release_engine_option
 from accel_lab.cli.environment_options import environment_options
-from accel_lab.cli.job import Given, read_line, resumable
+from accel_lab.cli.job import JobOptions, read_line, resumable
 from accel_lab.cli.options import ProgramCommand, job_options, program_options
 from accel_lab.cli.progress import Progress
 from accel_lab.cli.release_cluster import (
@@ -32,7 +32,7 @@ from accel_lab.core.machine.files import write_atomic
 from accel_lab.core.stages import LADDER, TORCH_RUNGS, Rung
 from accel_lab.core.text import command_line
 from accel_lab.core.verdict import Verdict
-from accel_lab.execution.asides import Interrupted
+from accel_lab.execution.auxiliary import Interrupted
 from accel_lab.execution.processes.interruptible import Interruptible
 from accel_lab.execution.programs import must_run_cold
 from accel_lab.execution.run_folder.lock import held
@@ -48,7 +48,7 @@ _RUNGS = [rung.value for rung in TORCH_RUNGS]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class MatrixRequest:
     """What to do on each release: run ``columns`` (given as options: ``words``), or judge it by ``target``.
 
     With ``required`` it is an error if no release is available.
@@ -108,7 +108,7 @@ def command(
     Exit codes: 0 no cell shows a failure, 1 some do, 2 wrong usage, 3 the lab could not do it, 125 no
     release could be judged, 130 interrupted.
     """
-    given = Given(**{field.name: words.pop(field.name) for field in fields(Given)})
+    given = JobOptions(**{field.name: words.pop(field.name) for field in fields(JobOptions)})
     earlier = given.earlier()
     if earlier is None:
         if versions is None:
@@ -135,7 +135,7 @@ def command(
         rungs, accelerators = kept.get("rungs"), tuple(kept.get("accelerators", ()))
         failure, require_releases = kept.get("failure"), bool(kept.get("required"))
         cluster = kept_cluster(folder, engine, words["store"])
-    wanted = Wanted(
+    wanted = MatrixRequest(
         columns=columns_of(_rungs(rungs), accelerators),
         target=read_failure(Path(failure)) if failure else None,
         required=require_releases,
@@ -163,7 +163,9 @@ def _rungs(named: str | None) -> list[Rung]:
     return [Rung(name) for name in _RUNGS if name in wanted]
 
 
-def _run(given: Given, request: Request, asked: VersionsRequest, folder: Path, wanted: Wanted) -> int:
+def _run(
+    given: JobOptions, request: Request, asked: VersionsRequest, folder: Path, wanted: MatrixRequest
+) -> int:
     progress = Progress(quiet=given.quiet, program=request.program.path, folder=folder)
     began = time.monotonic()
     with (
@@ -209,7 +211,7 @@ def _run(given: Given, request: Request, asked: VersionsRequest, folder: Path, w
 
 
 def _setting(
-    given: Given, request: Request, folder: Path, progress: Progress, remote: RemoteReleases | None
+    given: JobOptions, request: Request, folder: Path, progress: Progress, remote: RemoteReleases | None
 ) -> Setting:
     return Setting(
         program=request.program,
@@ -227,7 +229,7 @@ def _setting(
 
 
 def _judged(
-    line: ReleaseLine, wanted: Wanted, target: TargetFailure, folder: Path, progress: Progress
+    line: ReleaseLine, wanted: MatrixRequest, target: TargetFailure, folder: Path, progress: Progress
 ) -> int:
     """Judges each release by a failure and writes the rows for the lab that sent the job."""
     with (
@@ -255,7 +257,7 @@ def _write(grid: dict[str, Any], folder: Path) -> None:
     matrix.write(grid, picture, folder / "matrix.html")
 
 
-def _show(given: Given, grid: dict[str, Any], folder: Path) -> None:
+def _show(given: JobOptions, grid: dict[str, Any], folder: Path) -> None:
     from accel_lab.reporting.schema import json_text
     from accel_lab.reporting.tables import matrix
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from accel_lab.cli.job import Given, work
+from accel_lab.cli.job import JobOptions, work
 from accel_lab.cli.options import Duration, ProgramCommand, job_options, program_options
 from accel_lab.core.errors import UsageError
 from accel_lab.core.machine.places import state_folder
@@ -37,7 +37,7 @@ def command(minimize_for: float, **words: Any) -> int:
     Exit codes: 0 it does not fail, 1 it fails (a repro was written, or the output says why not), 2 wrong
     usage, 3 the lab could not do it, 125 cannot tell, 130 interrupted: the best so far is kept.
     """
-    given = Given(**words)
+    given = JobOptions(**words)
     run = given.earlier()
     if run is None:
         if given.program and given.program[0].endswith(".json"):

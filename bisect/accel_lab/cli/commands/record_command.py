@@ -12,7 +12,7 @@ from accel_lab.cli.options import MAX_SECONDS, Number, ProgramCommand, find_pyth
 from accel_lab.cli.streams import print_json
 from accel_lab.core.machine.files import write_atomic
 from accel_lab.core.text import command_line, printable
-from accel_lab.core.untrusted.child_files import ChildFiles, Refused
+from accel_lab.core.untrusted.child_files import ChildFiles, UntrustedFileError
 from accel_lab.execution.processes import process
 from accel_lab.execution.programs import read_program
 from accel_lab.execution.run_folder.lock import held
@@ -138,7 +138,7 @@ def _counts(folder: Path) -> dict[str, Any]:
     """Reads the job's summary of its recording; empty if the job did not finish or compiled nothing."""
     try:
         said = ChildFiles(folder / "capsules").json(RECORDED, _COUNTS)
-    except (Refused, OSError):
+    except (UntrustedFileError, OSError):
         return {}
     return dict(said) if isinstance(said, dict) else {}
 

@@ -21,7 +21,7 @@ from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.machine.files import write_atomic
 from accel_lab.core.machine.places import state_folder
 from accel_lab.core.text import command_line, counted, printable, shorten
-from accel_lab.core.untrusted.child_files import ChildFiles, Refused
+from accel_lab.core.untrusted.child_files import ChildFiles, UntrustedFileError
 from accel_lab.engine.dispatch import INTERRUPTED, EngineLost
 from accel_lab.engine.store import StoreLost
 from accel_lab.engine.worker import torch_of
@@ -161,7 +161,7 @@ def _options(
 def _earlier(folder: Path) -> dict[str, Any]:
     try:
         asked = ChildFiles(folder).json(REQUEST, _REQUEST)
-    except Refused as error:
+    except UntrustedFileError as error:
         raise UsageError(f"{folder / REQUEST} is damaged ({error}): start a new triage") from None
     if asked is None:
         raise UsageError(f"{folder} is not the folder of a triage: it holds no {REQUEST}")

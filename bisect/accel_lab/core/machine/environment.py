@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from accel_lab.core.errors import LabError
-from accel_lab.core.record import Record, as_json, written
+from accel_lab.core.record import Record, as_json, json_property
 
 
 class EnvironmentUnavailable(LabError):
@@ -97,7 +97,7 @@ class EnvironmentSpec(Record):
     index: Index = field(default_factory=Index)
 
     @property
-    @written(after="index")
+    @json_property(after="index")
     def key(self) -> str:
         """Hash of all fields, as sixteen hex digits."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]

@@ -30,7 +30,7 @@ _PLACES = (
 )
 
 
-def steering(base: Mapping[str, str], extra: Sequence[str] = ()) -> dict[str, str]:
+def torch_variables(base: Mapping[str, str], extra: Sequence[str] = ()) -> dict[str, str]:
     """Returns the variables of ``base`` that a run may depend on, and those listed in ``extra``."""
     return {
         name: value
@@ -39,12 +39,12 @@ def steering(base: Mapping[str, str], extra: Sequence[str] = ()) -> dict[str, st
     }
 
 
-def cut_environment(base: Mapping[str, str], home: Path) -> dict[str, str]:
+def restricted_environment(base: Mapping[str, str], home: Path) -> dict[str, str]:
     """Returns the environment for untrusted code on this machine: no keys or tokens, ``home`` as its home.
 
     This is no sandbox: such code can still read every file that the user can.
     """
-    env = steering(base, _PLACES)
+    env = torch_variables(base, _PLACES)
     # The user's site-packages (pip install --user) are found through the home folder.
     user_base = base.get("PYTHONUSERBASE") or site.getuserbase()
     env |= {"HOME": str(home), "USER": "verify", "LOGNAME": "verify", "PYTHONUSERBASE": user_base}

@@ -100,7 +100,7 @@ def is_secret(key: str, value: str, *, quoted: bool) -> bool:
     if _IS_PASSWORD.search(key) and len(value) >= 5:
         plain = value.lower() in _PLAIN or value.isdigit()
         return not plain and not re.fullmatch(r"\w{0,40}(?:password|secret|passwd)\w{0,40}", value, re.I)
-    return (len(value) >= 12 and varied(value)) or (len(value) >= 16 and _turns(value) >= 4)
+    return (len(value) >= 12 and varied(value)) or (len(value) >= 16 and _case_changes(value) >= 4)
 
 
 def _is_mixed(value: str) -> bool:
@@ -108,7 +108,7 @@ def _is_mixed(value: str) -> bool:
     return varied(value) and value.isalnum() and value != value.lower() and value != value.upper()
 
 
-def _turns(text: str) -> int:
+def _case_changes(text: str) -> int:
     """Number of case changes in a word of letters; CamelCase has few."""
     if not text.isalpha():
         return 0

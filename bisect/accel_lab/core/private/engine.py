@@ -35,15 +35,15 @@ def spans(
     known: Known = NOTHING_KNOWN,
     *,
     before: str = "",
-    spare: frozenset[str] = frozenset(),
+    keep: frozenset[str] = frozenset(),
     shapes_only: bool = False,
 ) -> list[Span]:
     """Returns the private spans of a text, in order and without overlaps.
 
     ``before`` is what precedes ``text`` in its statement, so that the key in ``token = "..."`` is seen.
-    ``spare`` are identifiers of the code, which are not replaced on their own.
+    ``keep`` are identifiers of the code, which are not replaced on their own.
     """
-    return _chosen(text, _by_shape(text) if shapes_only else _candidates(text, known, before, spare))
+    return _chosen(text, _by_shape(text) if shapes_only else _candidates(text, known, before, keep))
 
 
 def _chosen(text: str, found: Iterator[tuple[str, int, int]]) -> list[Span]:
@@ -93,12 +93,10 @@ def _by_shape(text: str) -> Iterator[tuple[str, int, int]]:
     yield from _matches(_SHAPES, text, "")
 
 
-def _candidates(
-    text: str, known: Known, before: str, spare: frozenset[str]
-) -> Iterator[tuple[str, int, int]]:
+def _candidates(text: str, known: Known, before: str, keep: frozenset[str]) -> Iterator[tuple[str, int, int]]:
     """All matches, those of the most reliable rules first; earlier ones take precedence."""
     yield from _secrets(text, before)
-    yield from _matches(_rules(known, spare), text, before)
+    yield from _matches(_rules(known, keep), text, before)
 
 
 def _secrets(text: str, before: str) -> Iterator[tuple[str, int, int]]:
@@ -111,12 +109,12 @@ def _secrets(text: str, before: str) -> Iterator[tuple[str, int, int]]:
 
 
 @functools.lru_cache(maxsize=64)
-def _rules(known: Known, spare: frozenset[str]) -> Rules:
-    return Rules((*EMAILS, *own_rules(known, spare), *MACHINES))
+def _rules(known: Known, keep: frozenset[str]) -> Rules:
+    return Rules((*EMAILS, *own_rules(known, keep), *MACHINES))
 
 
 def _matches(rules: Rules, text: str, before: str) -> Iterator[tuple[str, int, int]]:
-    for rule in rules.worth(text, text.lower()):
+    for rule in rules.candidates(text, text.lower()):
         for match in rule.pattern.finditer(text):
             if rule.accept is None or rule.accept(match, before):
                 group = part(match)

@@ -52,7 +52,7 @@ def homes_in(text: str) -> set[str]:
     """Returns the account names in the home paths of a text."""
     found = {
         match.group(part(match))
-        for rule in HOMES.worth(text, text.lower())
+        for rule in HOMES.candidates(text, text.lower())
         for match in rule.pattern.finditer(text)
         if rule.accept is None or rule.accept(match, "")
     }
@@ -144,7 +144,7 @@ EMAILS: tuple[Rule, ...] = (
 )
 
 
-def own_rules(known: Known, spare: frozenset[str]) -> Iterator[Rule]:
+def own_rules(known: Known, keep: frozenset[str]) -> Iterator[Rule]:
     """Yields the rules for known words, secrets, homes, hosts and users."""
     for word in known.words:
         yield _literal("word", word, rf"(?P<s>{re.escape(word)})", re.I)
@@ -156,23 +156,23 @@ def own_rules(known: Known, spare: frozenset[str]) -> Iterator[Rule]:
         yield _literal("home", home, rf"(?:(?<![\w.:/~-])|(?<=file://))(?P<s>{path})(?![.-]{{0,9}}\w)")
     yield from HOMES
     for host in known.hosts:
-        free = distinctive(host) and host not in spare
+        free = distinctive(host) and host not in keep
         edge = r"(?<![A-Za-z0-9])" if free else r"(?:(?<=@)|(?<=://))"
         yield _literal("host", host, rf"{edge}(?P<s>{re.escape(host)})(?![A-Za-z0-9])", re.I)
     for user in known.users:
-        yield from _user_rules(user, spare)
+        yield from _user_rules(user, keep)
     for user in sorted(known.learned - set(known.users)):
         yield from _in_paths(user)
 
 
-def _user_rules(user: str, spare: frozenset[str]) -> Iterator[Rule]:
+def _user_rules(user: str, keep: frozenset[str]) -> Iterator[Rule]:
     """Rules for a user: common words in paths only, short names as part of a word, longer ones anywhere."""
     yield from _in_paths(user)
     if not distinctive(user):
         return
 
     def is_no_name(match: re.Match[str], _before: str) -> bool:
-        return _around(match) not in spare
+        return _around(match) not in keep
 
     word = re.escape(user)
     inside = rf"(?P<s>{word})" if len(user) >= INSIDE else rf"(?<![A-Za-z])(?P<s>{word})(?![A-Za-z])"

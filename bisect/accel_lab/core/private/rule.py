@@ -54,7 +54,7 @@ class Rules:
         self._exact = [(h, number) for number, rule in numbered for h in rule.hints if not rule.folded]
         self._folded = [(h, number) for number, rule in numbered for h in rule.hints if rule.folded]
 
-    def worth(self, text: str, lowered: str) -> list[Rule]:
+    def candidates(self, text: str, lowered: str) -> list[Rule]:
         """Returns the rules without hints or with a hint in the text; ``lowered``: the text in lower case."""
         numbers = [number for hint, number in self._exact if hint in text]
         numbers += [number for hint, number in self._folded if hint in lowered]

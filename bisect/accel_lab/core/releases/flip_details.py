@@ -104,7 +104,7 @@ class CodePair(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NumberPair(Record):
+class MetricPair(Record):
     """One number measured on both sides; None if a side lacks it."""
 
     good: float | None = None
@@ -151,6 +151,6 @@ class FlipDetails(Record):
     good: SideRow
     bad: SideRow
     files: FileChanges | None = field(default=None, metadata=as_json(sparse=True))
-    numbers: dict[str, NumberPair] = field(default_factory=dict, metadata=as_json(sparse=True))
+    numbers: dict[str, MetricPair] = field(default_factory=dict, metadata=as_json(sparse=True))
     code: tuple[CodePair, ...] = ()
     companions: Blame | None = field(default=None, metadata=as_json(sparse=True))

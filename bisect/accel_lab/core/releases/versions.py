@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from accel_lab.core.outcome import Status
-from accel_lab.core.record import Record, as_json, written
+from accel_lab.core.record import Record, as_json, json_property
 from accel_lab.core.verdict import Verdict
 
 from .flip_change import FlipChange
@@ -26,7 +26,7 @@ class Measurement(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TargetNumber(Record):
+class TargetMetric(Record):
     """The metric that is followed instead of a failure, and the factor that counts as worse."""
 
     name: str
@@ -36,7 +36,7 @@ class TargetNumber(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TwoAxes(Record):
+class StagesAcrossFlips(Record):
     """The stages of all flips compared: ``stages`` are those of the bad sides.
 
     ``same`` is None unless at least two stages are known.
@@ -117,30 +117,30 @@ class Versions(Record):
     why: str = ""
     notes: tuple[str, ...] = ()
     confidence: float | None = None
-    axes: TwoAxes | None = field(default=None, metadata=as_json(empty=True))
-    metric: TargetNumber | None = field(default=None, metadata=as_json(empty=True))
+    axes: StagesAcrossFlips | None = field(default=None, metadata=as_json(empty=True))
+    metric: TargetMetric | None = field(default=None, metadata=as_json(empty=True))
     own: OwnBuild | None = field(default=None, metadata=as_json(empty=True))
 
     @property
-    @written(after="flips")
+    @json_property(after="flips")
     def last_good(self) -> str | None:
         """The last release before the newest introduction of the failure; None if unknown."""
         found = [flip.after for flip in self.flips if flip.kind != "fixed"]
         return found[-1] if found else None
 
     @property
-    @written(after="last_good")
+    @json_property(after="last_good")
     def first_bad(self) -> str | None:
         found = [flip.at for flip in self.flips if flip.kind != "fixed"]
         return found[-1] if found else None
 
     @property
-    @written(after="first_bad")
+    @json_property(after="first_bad")
     def fixed_in(self) -> str | None:
         """The release of the newest flip if that is a fix, else None."""
         return self.flips[-1].at if self.flips and self.flips[-1].kind == "fixed" else None
 
     @property
-    @written(after="fixed_in")
+    @json_property(after="fixed_in")
     def skipped(self) -> tuple[str, ...]:
         return tuple(row.torch for row in self.tested if row.verdict is Verdict.SKIP)

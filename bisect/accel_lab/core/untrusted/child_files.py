@@ -1,8 +1,8 @@
 """Reads a child's output files safely: regular files of one folder, up to a size, without following links.
 
 The child runs an untrusted script, so nothing in these files is trusted. A FIFO, device or link instead of a
-file, a file that is too large, text that is not JSON and values of wrong types raise :class:`Refused`, a
-one-line error; no read blocks and no other error escapes.
+file, a file that is too large, text that is not JSON and values of wrong types raise
+:class:`UntrustedFileError`, a one-line error; no read blocks and no other error escapes.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ _KINDS = (
 )
 
 
-class Refused(LabError):
+class UntrustedFileError(LabError):
     """A child's file cannot be read, or is not what the lab's own code writes; says which file and why."""
 
 
 class ChildFiles:
     """Reads the files of one folder. Names are relative to it, with ``/`` between folders.
 
-    Every reader returns None if the file does not exist and raises :class:`Refused` if it cannot be read
-    safely. ``most`` is in bytes.
+    Every reader returns None if the file does not exist and raises :class:`UntrustedFileError` if it cannot
+    be read safely. ``most`` is in bytes.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -63,16 +63,16 @@ class ChildFiles:
                 return None
             size = os.fstat(file).st_size
             if size > most:
-                raise Refused(f"{name} has {size:,} bytes, {most:,} at most are read")
+                raise UntrustedFileError(f"{name} has {size:,} bytes, {most:,} at most are read")
             data = _read(file, most + 1)
         if len(data) > most:
-            raise Refused(f"{name} grew beyond {most:,} bytes while it was read")
+            raise UntrustedFileError(f"{name} grew beyond {most:,} bytes while it was read")
         return data
 
     def part(self, name: str, start: int, size: int, *, most: int) -> bytes | None:
         """Returns ``size`` bytes from ``start`` on; fewer at the end of the file."""
         if not 0 <= size <= most or start < 0:
-            raise Refused(
+            raise UntrustedFileError(
                 f"{name}: {size:,} bytes from {start:,} on are asked for, {most:,} at most are read"
             )
         with self._opened(name) as file:
@@ -120,7 +120,9 @@ class ChildFiles:
             with os.scandir(folder) as entries:
                 for count, entry in enumerate(entries):
                     if count >= MOST_NAMES:
-                        raise Refused(f"{head or 'the folder'} holds more than {MOST_NAMES:,} names")
+                        raise UntrustedFileError(
+                            f"{head or 'the folder'} holds more than {MOST_NAMES:,} names"
+                        )
                     if fnmatch.fnmatchcase(entry.name, place.name) and entry.is_file(follow_symlinks=False):
                         found.append(head + entry.name)
         return sorted(found)
@@ -136,10 +138,10 @@ class ChildFiles:
         try:
             mode = os.fstat(file).st_mode
             if not stat.S_ISREG(mode):
-                raise Refused(f"{name} is {kind_of(mode)}, not a file")
+                raise UntrustedFileError(f"{name} is {kind_of(mode)}, not a file")
             yield file
         except OSError as error:
-            raise Refused(f"{name} cannot be read: {error.strerror}") from None
+            raise UntrustedFileError(f"{name} cannot be read: {error.strerror}") from None
         finally:
             os.close(file)
 
@@ -148,7 +150,7 @@ class ChildFiles:
         """A descriptor of the file's folder, opened one folder at a time, and the last part of the name."""
         parts = PurePosixPath(name).parts
         if not parts or ".." in parts or parts[0] == "/" or "\0" in name:
-            raise Refused(f"{name!r} does not name a file of the run's folder")
+            raise UntrustedFileError(f"{name!r} does not name a file of the run's folder")
         folder = _open(str(self.folder), _DIRECTORY, None, "the run's folder")
         try:
             for part in parts[:-1]:
@@ -169,26 +171,26 @@ def kind_of(mode: int) -> str:
 
 
 def parsed(data: bytes | str, name: str, shape: Shape = None) -> Any:
-    """Parses JSON text and checks its shape; raises :class:`Refused` with the file's name."""
+    """Parses JSON text and checks its shape; raises :class:`UntrustedFileError` with the file's name."""
     try:
         value = json.loads(data)
     except RecursionError:
-        raise Refused(f"{name} is nested too deeply") from None
+        raise UntrustedFileError(f"{name} is nested too deeply") from None
     except ValueError as error:
-        raise Refused(f"{name} is not JSON: {error}"[:200]) from None
+        raise UntrustedFileError(f"{name} is not JSON: {error}"[:200]) from None
     _limited(value, name)
     if shape is not None and (wrong := misfit(value, shape)):
-        raise Refused(f"{name}: {wrong}")
+        raise UntrustedFileError(f"{name}: {wrong}")
     return value
 
 
 @contextmanager
-def believed(name: str) -> Iterator[None]:
-    """Context for code that converts :func:`parsed` values to typed objects; its errors become Refused."""
+def refuse_malformed(name: str) -> Iterator[None]:
+    """Context for code that converts :func:`parsed` values; its errors become :class:`UntrustedFileError`."""
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise Refused(
+        raise UntrustedFileError(
             f"{name} is not what the lab's own code writes ({type(error).__name__}: {error})"[:200]
         ) from None
 
@@ -204,11 +206,11 @@ def _limited(value: Any, name: str) -> None:
             elif isinstance(one, list):
                 following.extend(one)
             elif isinstance(one, int) and not -_GREATEST < one < _GREATEST:
-                raise Refused(f"{name} holds a whole number of more than 38 digits")
+                raise UntrustedFileError(f"{name} holds a whole number of more than 38 digits")
         level = following
         if not level:
             return
-    raise Refused(f"{name} is nested more than {MOST_DEPTH} deep")
+    raise UntrustedFileError(f"{name} is nested more than {MOST_DEPTH} deep")
 
 
 def _open(name: str, flags: int, folder: int | None, shown: str) -> int | None:
@@ -218,12 +220,12 @@ def _open(name: str, flags: int, folder: int | None, shown: str) -> int | None:
         return None
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise Refused(f"{shown} is a link") from None
+            raise UntrustedFileError(f"{shown} is a link") from None
         if error.errno == errno.ENOTDIR:
-            raise Refused(f"{shown}: what should be a folder is a link or a file") from None
+            raise UntrustedFileError(f"{shown}: what should be a folder is a link or a file") from None
         if error.errno == errno.ENXIO:
-            raise Refused(f"{shown} is a socket or a device, not a file") from None
-        raise Refused(f"{shown} cannot be opened: {error.strerror}") from None
+            raise UntrustedFileError(f"{shown} is a socket or a device, not a file") from None
+        raise UntrustedFileError(f"{shown} cannot be opened: {error.strerror}") from None
 
 
 def _read(file: int, most: int) -> bytes:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from .child_files import MB, ChildFiles, Refused
+from .child_files import MB, ChildFiles, UntrustedFileError
 from .shapes import Range, Table, misfit
 
 EVENTS, TENSORS = "records.jsonl", "tensors.bin"
@@ -54,7 +54,7 @@ _RANDOM = {"parts?": (None, Table(str)), "sha256?": str}
 def rows(files: ChildFiles) -> Iterator[dict[str, Any]]:
     """Yields the events in order, up to a line that a crash truncated.
 
-    Raises :class:`Refused` if the file cannot be read or a value has the wrong type.
+    Raises :class:`UntrustedFileError` if the file cannot be read or a value has the wrong type.
     """
     data = files.data(EVENTS, EVENTS_BYTES)
     for line in (data or b"").decode("utf-8", "replace").split("\n"):
@@ -63,7 +63,7 @@ def rows(files: ChildFiles) -> Iterator[dict[str, Any]]:
         try:
             row = json.loads(line)
         except RecursionError:
-            raise Refused(f"{EVENTS} is nested too deeply") from None
+            raise UntrustedFileError(f"{EVENTS} is nested too deeply") from None
         except ValueError:
             return
         if isinstance(row, dict):
@@ -76,21 +76,21 @@ def values(files: ChildFiles) -> bytes:
 
 
 def check(files: ChildFiles) -> None:
-    """Raises :class:`Refused` if the records are invalid; does not read the tensors' values."""
+    """Raises :class:`UntrustedFileError` if the records are invalid; does not read the tensors' values."""
     for _ in rows(files):
         pass
     size = files.size(TENSORS)
     if size is not None and size > TENSORS_BYTES:
-        raise Refused(f"{TENSORS} has {size:,} bytes, {TENSORS_BYTES:,} at most are read")
+        raise UntrustedFileError(f"{TENSORS} has {size:,} bytes, {TENSORS_BYTES:,} at most are read")
 
 
 def _checked(row: dict[str, Any]) -> dict[str, Any]:
     kind = row.get("event")
     shape = _RANDOM if kind == "rng" else _ROW if kind in ("call", "end") else {}
     if wrong := misfit(row, shape):
-        raise Refused(f"{EVENTS}: {wrong}")
+        raise UntrustedFileError(f"{EVENTS}: {wrong}")
     if len(row.get("shape") or ()) > _MOST_DIMENSIONS:
-        raise Refused(f"{EVENTS}: shape has more than {_MOST_DIMENSIONS} dimensions")
+        raise UntrustedFileError(f"{EVENTS}: shape has more than {_MOST_DIMENSIONS} dimensions")
     value = row.get("value")
     if isinstance(value, int) and not -_MOST_NUMBER < value < _MOST_NUMBER:
         row["value"] = hex(value)
@@ -110,4 +110,4 @@ def _as_number(exact: dict[str, Any] | None) -> None:
             for part in pair:
                 float(0.0 if part is None else part)
     except (ValueError, OverflowError) as error:
-        raise Refused(f"{EVENTS}: exact is no number ({error})"[:200]) from None
+        raise UntrustedFileError(f"{EVENTS}: exact is no number ({error})"[:200]) from None

@@ -7,7 +7,7 @@ from typing import Any
 
 from docker.types import LogConfig, Mount, Ulimit
 
-from accel_lab.core.machine.variables import steering
+from accel_lab.core.machine.variables import torch_variables
 from accel_lab.core.probe import Limits
 
 # Threads take pids too; normal programs have hundreds on a large machine, a fork bomb takes any number.
@@ -23,7 +23,7 @@ def environment(base: Mapping[str, str], extra: Sequence[str] = ()) -> dict[str,
 
     ``extra`` names further variables of ``base`` to pass on.
     """
-    env = steering(base, extra)
+    env = torch_variables(base, extra)
     # torch asks for the user's name, and this user is not in the image's /etc/passwd.
     env |= {"HOME": HOME, "USER": "probe", "LOGNAME": "probe", "TMPDIR": "/tmp"}
     env["XDG_CACHE_HOME"] = f"{HOME}/.cache"

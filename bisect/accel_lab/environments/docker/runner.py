@@ -20,11 +20,11 @@ from typing import Any
 import docker.errors
 
 import accel_lab
-from accel_lab.core.ended import Ended
 from accel_lab.core.errors import LabError
 from accel_lab.core.machine.disk_usage import DiskUsage
 from accel_lab.core.machine.environment import EnvironmentUnavailable
 from accel_lab.core.probe import Limits
+from accel_lab.core.process_exit import ProcessExit
 
 from .client import Connect, daemon_errors, one_line
 from .confinement import creation, environment
@@ -94,13 +94,13 @@ class DockerRunner:
         stdin: Path | None = None,
         stop: threading.Event | None = None,
         written: Sequence[Path] = (),
-    ) -> Ended:
+    ) -> ProcessExit:
         """Runs a command to its end or to its limits; when this returns, its container is gone.
 
         ``written`` is not used: the run can only fill the folder of its outputs, which is measured.
         """
         if stop is not None and stop.is_set():
-            return Ended(limit="interrupted")
+            return ProcessExit(limit="interrupted")
         with Outputs((stdout, stderr)) as outputs:
             try:
                 return self._run(
@@ -137,7 +137,7 @@ class DockerRunner:
         marker: str,
         outputs: Outputs,
         stop: threading.Event | None,
-    ) -> Ended:
+    ) -> ProcessExit:
         with self._lock:  # the lock makes each view only once for all runs of this workspace
             mounts = self._views.mounts(read, write)
         client = self._connect()
@@ -177,7 +177,7 @@ class DockerRunner:
         finally:
             client.close()
 
-    def _answer(self, watch: _Watch, token: str, limit: str | None) -> Ended:
+    def _answer(self, watch: _Watch, token: str, limit: str | None) -> ProcessExit:
         state, seconds = watch.state(), watch.seconds
         log = watch.log() if limit is None else ""
         report = _report(log, token) or {}
@@ -199,7 +199,7 @@ class DockerRunner:
                     f"{self._image}: the container ended with {status} before the command: {said}"
                 )
             number = signal.SIGKILL.value
-        return Ended(
+        return ProcessExit(
             exit_code=code if limit is None else None,
             signal=number if limit is None else None,
             limit=limit,

@@ -70,7 +70,7 @@ class Census:
             held.update(files)
         return sum(held.values()) + self._other
 
-    def needless(self, keys: Collection[str]) -> list[Path]:
+    def unused_downloads(self, keys: Collection[str]) -> list[Path]:
         """Returns the downloads that share no file with these environments."""
         return [folder for folder, files in self._downloads.items() if not self._is_needed(files, keys)]
 
@@ -86,16 +86,16 @@ class Census:
         return any(not self._holders.get(inode, set()).isdisjoint(keys) for inode in files)
 
 
-class Shelf(Protocol):
+class ItemCollection(Protocol):
     """Another collection of environments (images), as far as pruning needs it."""
 
-    def entries(self) -> Sequence[Kept]: ...
+    def entries(self) -> Sequence[StoredItem]: ...
     def takes(self, keys: Collection[str]) -> int: ...
     def try_remove(self, key: str, *, dry_run: bool = False) -> bool: ...
 
 
-class Kept(Protocol):
-    """One environment of a shelf.
+class StoredItem(Protocol):
+    """One environment of a collection.
 
     ``used`` is None if no use is known, ``moment`` is the last use or creation.
     """
@@ -113,7 +113,7 @@ class Kept(Protocol):
 def prune(
     store: Store | None,
     *,
-    images: Shelf | None = None,
+    images: ItemCollection | None = None,
     keys: Iterable[str] = (),
     older_than_s: float | None = None,
     max_bytes: int | None = None,
@@ -124,18 +124,18 @@ def prune(
     ``max_bytes`` counts everything that stays, virtual environments and ``images``. Environments in use stay.
     Downloads that no environment shares are removed too. Returns what was done, and the freed bytes.
     """
-    kept: list[_Keeper] = []
+    kept: list[_PrunedCollection] = []
     if store is not None:
         if not dry_run:
             store.sweep()
-        kept.append(_StoreKeeper(store))
+        kept.append(_PrunedStore(store))
     if images is not None:
-        kept.append(_Keeper(images))
-    before = sum(keeper.together for keeper in kept)
-    rows = [(entry, keeper) for keeper in kept for entry in keeper.shelf.entries()]
+        kept.append(_PrunedCollection(images))
+    before = sum(pruned.together for pruned in kept)
+    rows = [(entry, pruned) for pruned in kept for entry in pruned.collection.entries()]
     now, named = time.time(), set(keys)
     done = []
-    for entry, keeper in sorted(rows, key=lambda row: row[0].moment):
+    for entry, pruned in sorted(rows, key=lambda row: row[0].moment):
         age = now - entry.moment
         if entry.key in named:
             why = "named"
@@ -147,18 +147,18 @@ def prune(
             why = "the store is over its size"
         else:
             continue
-        removed = keeper.shelf.try_remove(entry.key, dry_run=dry_run)
-        keeper.staying -= {entry.key} if removed else set()
+        removed = pruned.collection.try_remove(entry.key, dry_run=dry_run)
+        pruned.staying -= {entry.key} if removed else set()
         done.append(
             Pruned(key=entry.key, label=entry.label, removed=removed, why=why if removed else "in use")
         )
-    return done, before - sum(keeper.finish(dry_run) for keeper in kept)
+    return done, before - sum(pruned.finish(dry_run) for pruned in kept)
 
 
-class _Keeper:
-    def __init__(self, shelf: Shelf) -> None:
-        self.shelf = shelf
-        self.staying = {entry.key for entry in shelf.entries()}
+class _PrunedCollection:
+    def __init__(self, collection: ItemCollection) -> None:
+        self.collection = collection
+        self.staying = {entry.key for entry in collection.entries()}
 
     @property
     def together(self) -> int:
@@ -167,37 +167,37 @@ class _Keeper:
 
     @property
     def left(self) -> int:
-        return self.shelf.takes(self.staying)
+        return self.collection.takes(self.staying)
 
     def finish(self, dry_run: bool) -> int:
         """Finishes the removal; returns the bytes that are left."""
         return self.left
 
 
-class _StoreKeeper(_Keeper):
+class _PrunedStore(_PrunedCollection):
     """The folder of environments during pruning, with the shared downloads."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._census = Census(store)
-        super().__init__(_StoreShelf(store, self._census))
+        super().__init__(_StoreCollection(store, self._census))
 
     @property
     def together(self) -> int:
         return self._census.together
 
     def finish(self, dry_run: bool) -> int:
-        if not dry_run and not _remove_downloads(self._store, self._census.needless(self.staying)):
+        if not dry_run and not _remove_downloads(self._store, self._census.unused_downloads(self.staying)):
             return Census(self._store).together
         return self.left
 
 
 @dataclass(frozen=True)
-class _StoreShelf:
+class _StoreCollection:
     store: Store
     census: Census
 
-    def entries(self) -> Sequence[Kept]:
+    def entries(self) -> Sequence[StoredItem]:
         return self.store.entries()
 
     def takes(self, keys: Collection[str]) -> int:

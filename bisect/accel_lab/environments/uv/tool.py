@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from accel_lab.core.machine.environment import EnvironmentUnavailable, Index
-from accel_lab.environments.commands import Commands, Said, plain_environment
+from accel_lab.environments.commands import CommandResult, Commands, plain_environment
 from accel_lab.environments.explain import explain
 from accel_lab.environments.index.pip_settings import NO_INDEX
 
@@ -155,7 +155,7 @@ class UvTool:
         # As pip does: the best version of all indexes, not only of the first index with the package.
         return [*options, "--index-strategy", "unsafe-best-match"]
 
-    def _call(self, arguments: Sequence[str]) -> Said:
+    def _call(self, arguments: Sequence[str]) -> CommandResult:
         env = {
             name: value
             for name, value in plain_environment().items()
@@ -167,7 +167,7 @@ class UvTool:
         common = ["--no-config", "--no-progress", "--color", "never", "--no-python-downloads"]
         return self._commands([find_uv(), *arguments, *common, "--cache-dir", str(self._cache)], env)
 
-    def _why(self, said: Said, torch: str, python: str) -> str:
+    def _why(self, said: CommandResult, torch: str, python: str) -> str:
         return said.why or explain(said.stderr, torch=torch, python=python)
 
 

@@ -23,7 +23,7 @@ from accel_lab.core.machine.files import remove
 from accel_lab.core.machine.locks import Lock
 from accel_lab.core.untrusted.shapes import Table, misfit
 
-from . import channel, sameness
+from . import channel, server_keys
 from .clean_server import CleanServer, Stale, Start
 
 #: Most clean servers at a time; each holds the memory of a process that has imported torch.
@@ -168,7 +168,7 @@ class Host:
 
 def serve(folder: Path, name: str, keep_s: float) -> int:
     """Runs the host until it is over; returns 3 if another host holds the lock or the name is not ours."""
-    if not name.startswith(sameness.process_key()):
+    if not name.startswith(server_keys.process_key()):
         return 3
     with Lock(folder / f"{name}.lock") as lock:
         if not lock.take():

@@ -15,8 +15,8 @@ from accel_lab.execution.processes.leftovers import temporary_folder
 from accel_lab.execution.processes.process import MARKER, spawn
 from accel_lab.execution.processes.process_table import HAVE_PROC, Started
 
-from . import sameness
-from .borrower import host_words
+from . import server_keys
+from .server_client import host_words
 
 LOG = logging.getLogger("accel_lab.lending")
 #: Seconds after which a clean server that no script uses is ended.
@@ -34,7 +34,7 @@ class Hosted:
 
     def environment(self) -> dict[str, str]:
         """Returns the variable that gives the host to a child lab; empty without a host."""
-        if not HAVE_PROC or sameness.SERVERS in os.environ:  # inherited, or disabled by the user
+        if not HAVE_PROC or server_keys.SERVERS in os.environ:  # inherited, or disabled by the user
             return {}
         with self._lock:
             if self._of != os.getpid():
@@ -45,7 +45,7 @@ class Hosted:
                 except (LabError, OSError) as error:
                     LOG.info("no host of warm servers: %s", error)
                     return {}
-            return {sameness.SERVERS: str(self._folder)}
+            return {server_keys.SERVERS: str(self._folder)}
 
     def close(self) -> None:
         """Ends the host and waits for it."""
@@ -59,7 +59,7 @@ class Hosted:
     def _start(self) -> None:
         folder = temporary_folder(GUARDIAN.run)
         self._process = spawn(
-            [sys.executable, *host_words(folder, sameness.process_key(), _IDLE_S)],
+            [sys.executable, *host_words(folder, server_keys.process_key(), _IDLE_S)],
             cwd=folder,
             env={key: value for key, value in os.environ.items() if key not in (MARKER, RUN)},
             stdin=subprocess.PIPE,

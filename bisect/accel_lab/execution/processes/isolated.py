@@ -19,7 +19,7 @@ import accel_lab
 from accel_lab.core.benchmark import Reply
 from accel_lab.core.errors import LabError
 from accel_lab.core.probe import Limits
-from accel_lab.core.untrusted.child_files import ChildFiles, Refused
+from accel_lab.core.untrusted.child_files import ChildFiles, UntrustedFileError
 
 from . import process
 
@@ -80,7 +80,7 @@ class Isolated:
         return Reply(
             facts=_facts(answer),
             ended=self._how(ended),
-            said=_last_line(place / "stderr.txt"),
+            stderr_line=_last_line(place / "stderr.txt"),
             seconds=ended.seconds,
             folder=str(place),
         )
@@ -99,7 +99,7 @@ class Isolated:
         env["TRITON_CACHE_DIR"] = str(place / "cache" / "triton")
         return env
 
-    def _how(self, ended: process.Ended) -> str:
+    def _how(self, ended: process.ProcessExit) -> str:
         if ended.limit is not None:
             return _LIMITS.get(ended.limit, ended.limit).format(**self._limits.to_json())
         return f"ended by signal {ended.signal}" if ended.signal is not None else ""
@@ -108,7 +108,7 @@ class Isolated:
 def _facts(path: Path) -> dict[str, Any]:
     try:
         data = ChildFiles(path.parent).json(path.name)
-    except Refused:
+    except UntrustedFileError:
         return {}
     return data if isinstance(data, dict) else {}
 
@@ -116,6 +116,6 @@ def _facts(path: Path) -> dict[str, Any]:
 def _last_line(path: Path) -> str:
     try:
         lines = (ChildFiles(path.parent).tail(path.name, _TAIL_BYTES) or "").strip().splitlines()
-    except Refused:
+    except UntrustedFileError:
         return ""
     return lines[-1][:300] if lines else ""

@@ -18,9 +18,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, BinaryIO
 
-from accel_lab.core.ended import Ended
 from accel_lab.core.errors import LabError, Unanswered
 from accel_lab.core.probe import Limits
+from accel_lab.core.process_exit import ProcessExit
 from accel_lab.execution.run_folder.copies import remove
 
 from .guardian import GUARDIAN, RUN
@@ -39,7 +39,7 @@ _forbidden: list[str] = []
 
 __all__ = [
     "MARKER",
-    "Ended",
+    "ProcessExit",
     "Watch",
     "last_line",
     "nothing_starts",
@@ -78,7 +78,7 @@ def run(
     stdin: Path | None = None,
     stop: threading.Event | None = None,
     written: Sequence[Path] = (),
-) -> Ended:
+) -> ProcessExit:
     """Runs a command to its end or to its limits; when this returns, none of its processes is left.
 
     ``limits.disk_mb`` limits the size of the folders ``written``. Setting ``stop`` in another thread ends the
@@ -86,7 +86,7 @@ def run(
     """
     _may_start()
     if stop is not None and stop.is_set():
-        return Ended(limit="interrupted")
+        return ProcessExit(limit="interrupted")
     with ExitStack() as files:
         try:
             # Append mode: the child may open the same file again, and both streams may be one file.
@@ -125,7 +125,7 @@ def run(
             for descriptor in outputs:
                 size = min(os.stat(descriptor).st_size, limits.output_mb * 2**20)
                 os.truncate(descriptor, size)
-    return Ended(
+    return ProcessExit(
         exit_code=code if limit is None and code >= 0 else None,
         signal=-code if limit is None and code < 0 else None,
         limit=limit,

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from itertools import islice
 from pathlib import Path
 
-from accel_lab.core.untrusted.child_files import Refused, kind_of
+from accel_lab.core.untrusted.child_files import UntrustedFileError, kind_of
 
 from .copies import remove
 
@@ -30,7 +30,7 @@ def identity(folder: Path) -> tuple[int, int, int]:
 
 
 def admit(folder: Path, made: tuple[int, int, int], *, without: Collection[str]) -> None:
-    """Makes a probe's folder safe to read, and raises :class:`Refused` if it contained anything suspicious.
+    """Makes a probe's folder safe to read; raises :class:`UntrustedFileError` for anything suspicious in it.
 
     ``made`` is the folder's :func:`identity` at its creation. ``without`` names entries that are not checked.
     """
@@ -40,17 +40,17 @@ def admit(folder: Path, made: tuple[int, int, int], *, without: Collection[str])
         same = False
     if not same:
         _empty(folder)
-        raise Refused("its folder was removed or replaced")
+        raise UntrustedFileError("its folder was removed or replaced")
     odd: list[str] = []
     count, waiting = 0, [(folder, 0)]
     while waiting:
         base, depth = waiting.pop()
         if depth > MOST_DEPTH:
-            raise Refused(f"folders in folders, more than {MOST_DEPTH} deep")
+            raise UntrustedFileError(f"folders in folders, more than {MOST_DEPTH} deep")
         for entry in _listed(base):
             count += 1
             if count > MOST:
-                raise Refused(f"more than {MOST:,} files")
+                raise UntrustedFileError(f"more than {MOST:,} files")
             if base == folder and entry.name in without:
                 continue
             mode = entry.stat(follow_symlinks=False).st_mode
@@ -66,7 +66,7 @@ def admit(folder: Path, made: tuple[int, int, int], *, without: Collection[str])
                 os.chmod(entry.path, stat.S_IRUSR | stat.S_IWUSR)
     if odd:
         more = f" (and {len(odd) - 1} more)" if len(odd) > 1 else ""
-        raise Refused(f"{odd[0]}, not a file{more}")
+        raise UntrustedFileError(f"{odd[0]}, not a file{more}")
 
 
 def _listed(folder: Path) -> list[os.DirEntry[str]]:

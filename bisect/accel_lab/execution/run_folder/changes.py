@@ -39,7 +39,7 @@ class Changes:
     def __post_init__(self) -> None:
         self._before = self._look()
 
-    def mend(self) -> str:
+    def restore(self) -> str:
         """Reverts what differs now; returns a line for the user, or an empty string."""
         now = self._look()
         if len(now) > _MOST_FILES or len(self._before) > _MOST_FILES:

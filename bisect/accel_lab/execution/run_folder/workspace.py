@@ -1,6 +1,6 @@
 """The folders of a run: one for each probe, with its own caches and a view of the user's folders.
 
-:mod:`.surroundings` makes the views; what a probe writes to its view is discarded.
+:mod:`.folder_views` makes the views; what a probe writes to its view is discarded.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import accel_lab
 from accel_lab.core.errors import DiskFull
 from accel_lab.core.machine.files import write_atomic
 from accel_lab.core.probe import Probe
-from accel_lab.core.untrusted.child_files import Refused
+from accel_lab.core.untrusted.child_files import UntrustedFileError
 from accel_lab.execution.processes.guardian import GUARDIAN
 from accel_lab.execution.processes.leftovers import temporary_folder
 
 from .admission import admit, discard, identity
 from .copies import remove
-from .surroundings import Surroundings, View
+from .folder_views import FolderViews, View
 
 #: Folders in a probe's folder that only its run needs.
 SCRATCH = ("view", "cwd", "cache")
@@ -70,7 +70,7 @@ class Place:
 class Workspace:
     """The folder of one run: ``journal.jsonl``, ``probes/``, ``lib/``.
 
-    ``views`` is the kind of view (see :mod:`.surroundings`); empty means the best that works here.
+    ``views`` is the kind of view (see :mod:`.folder_views`); empty means the best that works here.
     """
 
     def __init__(self, root: Path, user_cwd: Path, *, views: str = "") -> None:
@@ -78,7 +78,7 @@ class Workspace:
         self.user_cwd = user_cwd
         (root / "probes").mkdir(parents=True, exist_ok=True)
         self.library = self._copy_child()
-        self.surroundings = Surroundings(root=root, user_cwd=user_cwd, library=self.library, kind=views)
+        self.folder_views = FolderViews(root=root, user_cwd=user_cwd, library=self.library, kind=views)
 
     def renew_child(self) -> None:
         """Replaces an earlier lab's copy of the child by a new one."""
@@ -99,7 +99,7 @@ class Workspace:
             remove(folder)
         cache = folder / "cache"
         (cache / "triton").mkdir(parents=True)
-        view = self.surroundings.view(probe, folder)
+        view = self.folder_views.view(probe, folder)
         return Place(
             folder=folder,
             cwd=view.cwd,
@@ -119,14 +119,14 @@ class Workspace:
         return path
 
     def admit(self, place: Place) -> None:
-        """Makes what the run left safe to read; raises :class:`Refused` for anything suspicious."""
+        """Makes the run's files safe to read; raises :class:`UntrustedFileError` for anything suspicious."""
         try:
             admit(place.folder, place.made, without=SCRATCH)
-        except (Refused, OSError) as error:
+        except (UntrustedFileError, OSError) as error:
             if isinstance(error, OSError) and error.errno not in _CLOSED:
                 raise  # a disk error, not the child's doing
             discard(place.folder, ("stdout.txt", "stderr.txt"))
-            raise Refused(str(error)) from None
+            raise UntrustedFileError(str(error)) from None
 
     def expect_room(self) -> None:
         """Raises :class:`DiskFull` if the run's disk is full, since programs then fail in arbitrary ways."""

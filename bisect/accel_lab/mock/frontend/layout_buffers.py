@@ -22,7 +22,7 @@ class BufferKeeper:
         self._views: dict[View, str] = {}
         self._fixed: dict[tuple[View, str], View] = {}
 
-    def _lay(self, place: LoopBuffer, order: Sequence[int]) -> None:
+    def _set_order(self, place: LoopBuffer, order: Sequence[int]) -> None:
         if place.order is None:
             place.order = tuple(order)
 
@@ -34,7 +34,7 @@ class BufferKeeper:
             number += 1
             name = f"{hint}_{number}"
         place = LoopBuffer(name=name, size=tuple(size), format=format_name)
-        self._lay(place, range(len(place.size)) if order is None else order)
+        self._set_order(place, range(len(place.size)) if order is None else order)
         self.buffers[name] = place
         return place
 
@@ -98,7 +98,7 @@ class BufferKeeper:
             )
         )
 
-    def _sticked_last(self, place: LoopBuffer) -> LoopBuffer:
+    def _with_stick_last(self, place: LoopBuffer) -> LoopBuffer:
         """Returns the buffer with its last dimension along the sticks, copying if needed."""
         if place.order and place.order[-1] == len(place.size) - 1:
             return place

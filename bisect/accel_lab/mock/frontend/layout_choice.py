@@ -48,7 +48,7 @@ class Chooser(BufferKeeper):
             if isinstance(nest, HostNest):
                 nest.reads = {key: whole(self.resolve(view)) for key, view in nest.reads.items()}
                 for name in filter(None, nest.writes):
-                    self._lay(self.buffers[name], range(len(self.buffers[name].size)))
+                    self._set_order(self.buffers[name], range(len(self.buffers[name].size)))
                 self.nests.append(nest)
             elif nest.strided:
                 self._strided(nest)
@@ -81,7 +81,7 @@ class Chooser(BufferKeeper):
                 wishes.setdefault(place.name, order)
         for place in self.buffers.values():
             if place.kind in ("input", "constant"):
-                self._lay(place, wishes.get(place.name, range(len(place.size))))
+                self._set_order(place, wishes.get(place.name, range(len(place.size))))
 
     # ---- units by layout
 
@@ -90,8 +90,8 @@ class Chooser(BufferKeeper):
         if nest.unit == "movement" and nest.op == "view" and self._free_view(nest, reads["input"]):
             return
         if nest.unit == "matmul":
-            reads["left"] = self._zero_padded(self._sticked_last(reads["left"]))
-            reads["right"] = self._sticked_last(reads["right"])
+            reads["left"] = self._zero_padded(self._with_stick_last(reads["left"]))
+            reads["right"] = self._with_stick_last(reads["right"])
         nest.reads = {name: whole(place) for name, place in reads.items()}
         first = next(iter(reads.values()), None)
         for name in nest.writes.values():
@@ -106,7 +106,7 @@ class Chooser(BufferKeeper):
                 and (nest.unit in ("pool", "scan") or (nest.unit == "movement" and nest.op in _KEEP_ORDER))
             ):
                 order = first.order
-            self._lay(place, order)
+            self._set_order(place, order)
             self.producer[name] = nest
         self.nests.append(nest)
 
@@ -138,7 +138,7 @@ class Chooser(BufferKeeper):
         moved: dict[View, View] = {}
         for view in nest.read_views:
             if strides(view, self.buffers[view.buffer].layout, space) is None:
-                moved[view] = self._walkable(view, space, casts)
+                moved[view] = self._addressable_copy(view, space, casts)
         nest.body = [
             *casts,
             *(
@@ -208,7 +208,7 @@ class Chooser(BufferKeeper):
         layout = Layout(size=place.size, order=space.order, format=place.format)
         return strides(written_view(nest, place), layout, space, written=True)
 
-    def _walkable(self, view: View, space: Space, casts: list[Line]) -> View:
+    def _addressable_copy(self, view: View, space: Space, casts: list[Line]) -> View:
         """Copies a view's tensor so that the space can address it with strides.
 
         If the copy has a wider format, a cast back is added to ``casts``.
@@ -253,7 +253,7 @@ class Chooser(BufferKeeper):
         after: list[tuple[LoopBuffer, LoopBuffer]] = []
         for key, name in list(nest.writes.items()):
             place = self.buffers[name]
-            self._lay(place, space.order)
+            self._set_order(place, space.order)
             if self._written(nest, place, space) is not None:
                 continue
             carried = carrier(place.format, space.lanes)

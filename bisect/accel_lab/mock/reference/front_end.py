@@ -74,13 +74,13 @@ class _Lowering:
         self.outputs: tuple[Output, ...] = ()
         self.resident_bytes = 0
         for node in graph_module.graph.nodes:
-            held = self._held(node)
+            held = self._graph_value(node)
             if isinstance(held, torch.Tensor) and (found := format_of(held.dtype)) and _is_dense(held):
                 layout = row_major(tuple(held.shape), found.name)
                 self.resident_bytes += max(layout.bytes, STICK_BYTES)
         self.b = Builder(device, self.resident_bytes)
 
-    def _held(self, node: torch.fx.Node) -> Any:
+    def _graph_value(self, node: torch.fx.Node) -> Any:
         """The value of a placeholder or attribute; None for other nodes."""
         if node.op == "placeholder":
             return node.meta.get("val")
@@ -92,14 +92,14 @@ class _Lowering:
         for node in self.graph_module.graph.nodes:
             self.b.origin, self.b.source = node.name, source_line(node)
             if node.op in ("placeholder", "get_attr"):
-                address += self._bring(node, index, address)
+                address += self._add_input(node, index, address)
                 index += node.op == "placeholder"
             elif node.op == "output":
                 self.outputs = tuple(self._output(entry) for entry in _listed(node.args[0]))
             else:
                 self.values[node] = self._call(node)
         enters = [step for buffer, step in self.entries.items() if buffer in self.used]
-        steps = [self._sending(step) if isinstance(step, HostCall) else step for step in self.b.steps]
+        steps = [self._used_results(step) if isinstance(step, HostCall) else step for step in self.b.steps]
         return Program(
             name=self.name,
             front_end=NAME,
@@ -114,13 +114,13 @@ class _Lowering:
             },
         )
 
-    def _sending(self, call: HostCall) -> HostCall:
+    def _used_results(self, call: HostCall) -> HostCall:
         """Restricts a call's device results to those that are read on the device."""
         return replace(call, buffers=tuple(name if name in self.used else None for name in call.buffers))
 
-    def _bring(self, node: torch.fx.Node, index: int, address: int) -> int:
+    def _add_input(self, node: torch.fx.Node, index: int, address: int) -> int:
         """Adds an input or a constant of the graph; returns its bytes in the arena."""
-        held = self._held(node)
+        held = self._graph_value(node)
         place = index if node.op == "placeholder" else None
         found = format_of(held.dtype) if isinstance(held, torch.Tensor) and _is_dense(held) else None
         if found is None:

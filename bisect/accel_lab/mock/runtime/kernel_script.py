@@ -48,7 +48,7 @@ _BETWEEN = "The simulator's output is compared with the reference back end's, fr
 _AGAINST = "The simulator's output is compared with what the ATen nodes gave on the host."
 
 
-def taken(memory: Memory, spec: KernelSpec, base: int) -> dict[str, torch.Tensor]:
+def operand_bytes(memory: Memory, spec: KernelSpec, base: int) -> dict[str, torch.Tensor]:
     """Returns copies of the bytes of a kernel's operands in main memory, by name."""
     return {
         operand.name: memory.typed(base + operand.address, torch.uint8, (operand.layout.bytes,), (1,)).clone()

@@ -18,7 +18,7 @@ from accel_lab.mock.reference.back_end import ReferenceBackEnd
 from accel_lab.mock.spec.kernel_spec import KernelSpec, Operand
 
 from . import runner
-from .kernel_script import NO_SIZE, Capture, distance, taken
+from .kernel_script import NO_SIZE, Capture, distance, operand_bytes
 from .memory import Memory
 
 MOST_KERNELS = 2000
@@ -116,10 +116,10 @@ class KernelTrace:
             engine.run(spec, base)
             return
         memory: Memory = reference.memory
-        before = taken(memory, spec, base)
+        before = operand_bytes(memory, spec, base)
         engine.run(spec, base)
         got = _outputs(memory, spec, base)
-        after = taken(memory, spec, base)
+        after = operand_bytes(memory, spec, base)
         between = self._between(memory, reference, spec, base, before, got)
         _put(memory, spec, base, after)
         program, final = self._programs.get(id(spec), (None, frozenset()))

@@ -27,18 +27,18 @@ class StickViews:
     tail: torch.Tensor | None
     padding: torch.Tensor | None
 
-    def lined_up(self, tensor: torch.Tensor) -> torch.Tensor:
+    def in_layout_order(self, tensor: torch.Tensor) -> torch.Tensor:
         """Returns a logical tensor permuted to the layout's order; a 0-d one as 1-d."""
         return tensor.permute(self.layout.order) if self.layout.order else tensor.reshape(1)
 
     def logical(self, lined_up: torch.Tensor) -> torch.Tensor:
-        """Inverts :meth:`lined_up`, without a copy."""
+        """Inverts :meth:`in_layout_order`, without a copy."""
         order = self.layout.order
         return lined_up.permute([order.index(d) for d in range(len(order))]) if order else lined_up[0]
 
     def store(self, tensor: torch.Tensor) -> None:
         """Copies a logical tensor of the layout's size to the valid lanes, cast to the format."""
-        lined_up = self.lined_up(tensor)
+        lined_up = self.in_layout_order(tensor)
         if self.whole is not None:
             sticks, lanes = self.whole.shape[-2:]
             held = lined_up[..., : sticks * lanes] if self.tail is not None else lined_up

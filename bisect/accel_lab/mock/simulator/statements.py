@@ -81,7 +81,7 @@ def _write_calls(function: Function, inputs: list[Value], out: torch.Tensor) -> 
     if not any(value.dim() for value in tensors):
         constant = function(*inputs)
         return [partial(out.copy_, constant)]
-    direct = not any(clashes(value, out) for value in tensors)
+    direct = not any(unsafe_overlap(value, out) for value in tensors)
     if direct:
         try:
             function(*samples, out=_sample(out))
@@ -98,7 +98,7 @@ def copy_calls(source: Value, out: torch.Tensor) -> list[Call]:
         return [partial(out.copy_, torch.tensor(source, device="cpu"))]
     if same_view(source, out):
         return []
-    if clashes(source, out):
+    if unsafe_overlap(source, out):
         return [lambda: out.copy_(source.clone())]
     return [partial(out.copy_, source)]
 
@@ -136,7 +136,7 @@ def same_view(one: torch.Tensor, other: torch.Tensor) -> bool:
     )
 
 
-def clashes(source: torch.Tensor, out: torch.Tensor) -> bool:
+def unsafe_overlap(source: torch.Tensor, out: torch.Tensor) -> bool:
     """Whether writing ``out`` element by element can overwrite unread elements of ``source``."""
     if not source.numel() or not out.numel() or same_view(source, out):
         return False

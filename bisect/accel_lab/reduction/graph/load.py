@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from accel_lab.core.untrusted import shapes
-from accel_lab.core.untrusted.child_files import ChildFiles, Refused, parsed
+from accel_lab.core.untrusted.child_files import ChildFiles, UntrustedFileError, parsed
 
 from .arguments import Arg, Items, Meta, Name, Ref, ScalarMeta, Slice, Table, TensorMeta
 from .program import (
@@ -68,10 +68,13 @@ def load_captures(folder: Path) -> list[Capture]:
 
 
 def load_capture(path: Path) -> Capture:
-    """Loads one captured graph; its values are in files next to it. Raises :class:`Refused` if malformed."""
+    """Loads one captured graph; its values are in files next to it.
+
+    Raises :class:`UntrustedFileError` if it is malformed.
+    """
     data = ChildFiles(path.parent).json(path.name, _GRAPH, most=MOST_BYTES)
     if data is None:
-        raise Refused(f"there is no {path.name}")
+        raise UntrustedFileError(f"there is no {path.name}")
     reason = data["reason"]
     if not reason and not any(not call["reason"] for call in data["calls"]):
         said = [call["reason"] for call in data["calls"]]
@@ -296,14 +299,17 @@ def header(path: Path) -> dict[str, Any]:
 
 
 def read_entry(path: Path, key: str) -> bytes:
-    """Returns the bytes of one entry of a safetensors file; raises :class:`Refused` if missing or cut."""
+    """Returns the bytes of one entry of a safetensors file.
+
+    Raises :class:`UntrustedFileError` if the entry is missing or cut.
+    """
     start, entries = _header(path)
     if key not in entries:
-        raise Refused(f"{path.name} has no entry {key!r}"[:200])
+        raise UntrustedFileError(f"{path.name} has no entry {key!r}"[:200])
     begin, end = entries[key]["data_offsets"]
     data = ChildFiles(path.parent).part(path.name, start + begin, end - begin, most=MOST_BYTES)
     if data is None or len(data) != end - begin:
-        raise Refused(f"{path.name} is shorter than its header says")
+        raise UntrustedFileError(f"{path.name} is shorter than its header says")
     return data
 
 
@@ -315,9 +321,9 @@ def _header(path: Path) -> tuple[int, dict[str, Any]]:
     entries.pop("__metadata__", None)
     for key, entry in entries.items():
         if wrong := shapes.misfit(entry, _ENTRY):
-            raise Refused(f"{path.name}: {key[:40]!r}: {wrong}")
+            raise UntrustedFileError(f"{path.name}: {key[:40]!r}: {wrong}")
         if len(entry["data_offsets"]) != 2 or entry["data_offsets"][0] > entry["data_offsets"][1]:
-            raise Refused(f"{path.name}: {key[:40]!r} has no place")
+            raise UntrustedFileError(f"{path.name}: {key[:40]!r} has no place")
     return 8 + size, entries
 
 

@@ -40,7 +40,7 @@ def reduce_script(problem: Problem, candidate: Candidate) -> Candidate:
 
     It is 1-minimal in its statements unless the time ran out.
     """
-    asked = _Asked(problem, candidate)
+    asked = _CachedProblem(problem, candidate)
     try:
         _Reducer(asked, candidate).run()
     except OutOfBudget:
@@ -48,7 +48,7 @@ def reduce_script(problem: Problem, candidate: Candidate) -> Candidate:
     return asked.best
 
 
-class _Asked:
+class _CachedProblem:
     """Wraps the problem: caches answers by source text, and tracks the best candidate."""
 
     def __init__(self, problem: Problem, start: Candidate) -> None:
@@ -69,11 +69,13 @@ class _Asked:
     def submit(self, candidate: Candidate) -> Future[bool]:
         known = self._known.get(candidate.source)
         if known is None or known.cancelled():
-            known = _answered(False) if self._is_luck(candidate.source) else self._problem.submit(candidate)
+            known = (
+                _answered(False) if self._lost_its_seed(candidate.source) else self._problem.submit(candidate)
+            )
             self._known[candidate.source] = known
         return known
 
-    def _is_luck(self, source: str) -> bool:
+    def _lost_its_seed(self, source: str) -> bool:
         """Whether a script lost its seed but draws random numbers, so that one run proves little."""
         return self._seeded and bool(_DRAWS.search(source)) and not _SEEDS.search(source)
 
@@ -95,7 +97,7 @@ def _answered(interesting: bool) -> Future[bool]:
 
 
 class _Reducer:
-    def __init__(self, problem: _Asked, start: Candidate) -> None:
+    def __init__(self, problem: _CachedProblem, start: Candidate) -> None:
         self._problem = problem
         self._files = start.files
         self._start = start.source

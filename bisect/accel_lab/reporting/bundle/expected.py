@@ -66,7 +66,7 @@ def expectation(
         "args": list(findings.program.args if args is None else args),
         "attempts": attempts_for(findings.failure_rate),
         "timeout_s": _timeout(outcome),
-        "environment": steering(findings),
+        "environment": portable_variables(findings),
         "accelerator": accelerator_of(findings),
         "torch": torch,
         "python": python,
@@ -127,7 +127,7 @@ def accelerator_of(findings: Findings) -> str:
     return str(asked.get("name") or "") if isinstance(asked, dict) else ""
 
 
-def steering(findings: Findings) -> dict[str, str]:
+def portable_variables(findings: Findings) -> dict[str, str]:
     """Returns the variables that configured torch or the accelerator, which a re-run needs too.
 
     Variables with a path are left out: they mean nothing on another machine.

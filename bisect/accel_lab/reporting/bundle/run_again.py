@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from accel_lab.core.ended import Ended
 from accel_lab.core.errors import LabError, UsageError
 from accel_lab.core.probe import Limits
+from accel_lab.core.process_exit import ProcessExit
 from accel_lab.reporting.run_files import read_text
 
 from .expected import message_rules
@@ -38,7 +38,7 @@ class Runner(Protocol):
         stderr: Path,
         limits: Limits,
         marker: str,
-    ) -> Ended: ...
+    ) -> ProcessExit: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +129,7 @@ def rerun(
     environment: Mapping[str, str],
     library: Callable[[], Path] | None,
     marker: str,
-) -> tuple[Ended, str]:
+) -> tuple[ProcessExit, str]:
     """Returns how it ended (MATCH or MISMATCH) and its output; raises :class:`LabError` if it crashed."""
     env = dict(environment)
     if library is not None and _asks_for_the_lab(places.bundle):
@@ -149,7 +149,7 @@ def rerun(
     said = (read_text(out, _SAID_BYTES).text + read_text(err, _SAID_BYTES).text).strip()
     if ended.exit_code not in (MATCH, MISMATCH):
         last = (said.splitlines() or [""])[-1][:300]
-        raise LabError(f"the bundle could not be run again ({ended.how}){f': {last}' if last else ''}")
+        raise LabError(f"the bundle could not be run again ({ended.summary}){f': {last}' if last else ''}")
     return ended, said
 
 

@@ -13,7 +13,7 @@ from accel_lab.core.findings import Findings
 from accel_lab.reporting import repro_reader
 from accel_lab.reporting.repro_reader import Reduced
 
-from .expected import accelerator_of, steering
+from .expected import accelerator_of, portable_variables
 from .kinds_of_files import is_secret
 from .limits import MAX_FILE_BYTES, MAX_TOTAL_BYTES, name_problem, shown_name
 from .project import Project
@@ -182,7 +182,7 @@ def _add_project(found: Sources, findings: Findings, project: Project, script_te
         found.files["repro.py"] = found.files[ORIGINAL + str(project.script)]
         files = [["repro.py", str(project.script)]]
     else:
-        launch = _launch(project, on, steering(findings) if on else {})
+        launch = _launch(project, on, portable_variables(findings) if on else {})
         found.files["repro.py"] = script_text if project.script is None and script_text else launch
     found.run = {
         "script": project.script,

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from accel_lab.core.errors import LabError, UsageError
-from accel_lab.core.machine.variables import cut_environment
+from accel_lab.core.machine.variables import restricted_environment
 
 from .limits import (
     MAX_FILE_BYTES,
@@ -141,7 +141,9 @@ def verify_bundle(
             python=python,
             run=run,
             timeout_s=timeout_s,
-            environment=cut_environment(os.environ if environment is None else environment, places.home),
+            environment=restricted_environment(
+                os.environ if environment is None else environment, places.home
+            ),
             library=library,
             marker=f"verify-{secrets.token_hex(8)}",
         )

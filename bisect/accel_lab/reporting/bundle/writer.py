@@ -15,7 +15,7 @@ from typing import Any
 from accel_lab import __version__
 from accel_lab.core.findings import Findings
 from accel_lab.core.machine.files import write_atomic
-from accel_lab.core.untrusted.child_files import ChildFiles, Refused
+from accel_lab.core.untrusted.child_files import ChildFiles, UntrustedFileError
 from accel_lab.reporting import repro_reader as reduced
 from accel_lab.reporting import run_files
 from accel_lab.reporting.page.report import render_html
@@ -282,7 +282,7 @@ class _Maker(Entries):
             return
         try:
             text = ChildFiles(self.run_dir / "backport").text("torch_backport.py")
-        except Refused:
+        except UntrustedFileError:
             return
         if text is not None:
             name = "backport/torch_backport.py"

@@ -11,7 +11,7 @@ from accel_lab.core.releases.flip_details import (
     CodePair,
     FileChanges,
     FlipDetails,
-    NumberPair,
+    MetricPair,
     SideRow,
 )
 from accel_lab.core.releases.versions import Flip, Versions
@@ -226,7 +226,7 @@ def _swaps(blame: Blame | None, texts: TextBudget) -> list[tuple[str, str, Mark]
     return found
 
 
-def _numbers(table: Mapping[str, NumberPair], texts: TextBudget) -> list[tuple[str, str, str]]:
+def _numbers(table: Mapping[str, MetricPair], texts: TextBudget) -> list[tuple[str, str, str]]:
     found = []
     for name, row in table.items():
         shown = [f"{number:.4g}" if number is not None else "" for number in (row.good, row.bad)]

@@ -153,15 +153,15 @@ class Redactor:
         names = names_in(source) if named else frozenset()
         new = edit_source(
             source,
-            lambda text, before, shapes: self._spans(text, before, spare=names, shapes_only=shapes),
+            lambda text, before, shapes: self._spans(text, before, keep=names, shapes_only=shapes),
             self._name,
         )
         return self._text(source, "") if new is None else new
 
     def _spans(
-        self, text: str, before: str = "", *, spare: frozenset[str] = frozenset(), shapes_only: bool = False
+        self, text: str, before: str = "", *, keep: frozenset[str] = frozenset(), shapes_only: bool = False
     ) -> list[Span]:
-        return spans(text, self._all_known(), before=before, spare=spare, shapes_only=shapes_only)
+        return spans(text, self._all_known(), before=before, keep=keep, shapes_only=shapes_only)
 
     def _name(self, span: Span) -> str:
         new = self._names.of(span.kind, span.secret)

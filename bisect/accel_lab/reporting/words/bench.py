@@ -6,15 +6,15 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from accel_lab.core.benchmark import Benchmark, Change, Measurement, RowChange, Standing
+from accel_lab.core.benchmark import Benchmark, Change, Measurement, RowChange, RowStatus
 
 from .terms import Mark
 
-MARKS: dict[Standing, Mark] = {
-    Standing.OK: Mark(name="good", symbol="✓", ascii="+", words="ok"),
-    Standing.DIFFERS: Mark(name="bad", symbol="≠", ascii="!", words="differs"),
-    Standing.FAILED: Mark(name="bad", symbol="✗", ascii="x", words="failed"),
-    Standing.SKIPPED: Mark(name="na", symbol="·", ascii="-", words="skipped"),
+MARKS: dict[RowStatus, Mark] = {
+    RowStatus.OK: Mark(name="good", symbol="✓", ascii="+", words="ok"),
+    RowStatus.DIFFERS: Mark(name="bad", symbol="≠", ascii="!", words="differs"),
+    RowStatus.FAILED: Mark(name="bad", symbol="✗", ascii="x", words="failed"),
+    RowStatus.SKIPPED: Mark(name="na", symbol="·", ascii="-", words="skipped"),
 }
 #: Maximum reasons and names listed for one row; the rest is counted.
 MOST_LISTED = 6
@@ -229,16 +229,16 @@ def compared_title(benchmark: Benchmark) -> str:
 def verdict(benchmark: Benchmark) -> tuple[str, Mark]:
     """Returns the verdict of the whole run, with a mark."""
     if not benchmark.complete:
-        return "INTERRUPTED", MARKS[Standing.SKIPPED]
+        return "INTERRUPTED", MARKS[RowStatus.SKIPPED]
     if benchmark.compared is not None and benchmark.compared.regressions:
-        return "REGRESSION", MARKS[Standing.FAILED]
-    if benchmark.count(Standing.DIFFERS):
-        return "RESULTS DIFFER", MARKS[Standing.DIFFERS]
-    if benchmark.count(Standing.FAILED):
-        return "SOME FAILED", MARKS[Standing.FAILED]
-    if not benchmark.count(Standing.OK):
-        return "NOTHING MEASURED", MARKS[Standing.SKIPPED]
-    return "MEASURED", MARKS[Standing.OK]
+        return "REGRESSION", MARKS[RowStatus.FAILED]
+    if benchmark.count(RowStatus.DIFFERS):
+        return "RESULTS DIFFER", MARKS[RowStatus.DIFFERS]
+    if benchmark.count(RowStatus.FAILED):
+        return "SOME FAILED", MARKS[RowStatus.FAILED]
+    if not benchmark.count(RowStatus.OK):
+        return "NOTHING MEASURED", MARKS[RowStatus.SKIPPED]
+    return "MEASURED", MARKS[RowStatus.OK]
 
 
 def summary(benchmark: Benchmark) -> str:
@@ -248,10 +248,10 @@ def summary(benchmark: Benchmark) -> str:
     counts = ", ".join(
         f"{benchmark.count(standing)} {word}"
         for standing, word in (
-            (Standing.OK, "measured and right"),
-            (Standing.DIFFERS, "with other results than eager"),
-            (Standing.FAILED, "failed"),
-            (Standing.SKIPPED, "skipped"),
+            (RowStatus.OK, "measured and right"),
+            (RowStatus.DIFFERS, "with other results than eager"),
+            (RowStatus.FAILED, "failed"),
+            (RowStatus.SKIPPED, "skipped"),
         )
         if benchmark.count(standing)
     )

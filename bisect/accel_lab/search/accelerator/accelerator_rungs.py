@@ -129,12 +129,14 @@ class _RungSearch:
             return [culprit_of_script(rows[0])]
         failing, passing = rungs[place], rungs[place - 1]
         evidence = [
-            Evidence.of(EvidenceKind.WAY_FAILS, passing=self._words(passing), failing=self._words(failing))
+            Evidence.of(
+                EvidenceKind.ADAPTER_RUNG_FAILS, passing=self._words(passing), failing=self._words(failing)
+            )
         ]
         one_box = []
         if failing.stage is self._accelerator.whole:
             # No part was replaced inside it, so only the accelerator as a whole can be blamed.
-            one_box.append(Considered(name="one_box", open=True, why=Evidence.of(EvidenceKind.ONE_BOX)))
+            one_box.append(Considered(name="one_box", open=True, why=Evidence.of(EvidenceKind.SINGLE_RUNG)))
         confidence, repeats = self._prove(place, one_box)
         case.pair = Pair(
             bad=(failing.rung, self._settings(failing)),
@@ -165,7 +167,7 @@ class _RungSearch:
         rung = self._accelerator.rung
         offered = [row.name for row in self._rungs if row.rung is rung and row.name not in ("", GRAPHS)]
         if offered:
-            return Evidence.of(EvidenceKind.NO_WAY_FAILS_ALONE, ways=offered)
+            return Evidence.of(EvidenceKind.NO_ADAPTER_RUNG_FAILS_ALONE, ways=offered)
         return Evidence.of(EvidenceKind.NO_FURTHER_WAYS)
 
     def _prove(self, place: int, alternatives: Sequence[Considered]) -> tuple[Confidence, Evidence]:
@@ -174,7 +176,7 @@ class _RungSearch:
         verdicts = [step.verdict for step in rows]
         considered = list(alternatives)
         if Verdict.GOOD in verdicts[place:] or set(verdicts[:place]) != {Verdict.GOOD}:
-            why = Evidence.of(EvidenceKind.WAYS_NOT_MONOTONE)
+            why = Evidence.of(EvidenceKind.ADAPTER_RUNGS_NOT_MONOTONE)
             self._case.findings.warnings.append(why)
             considered.append(Considered(name="not_monotone", open=True, why=why))
         bad, good, proof = self._case.prove(

@@ -43,7 +43,7 @@ class AcceleratorDiagnosis(Bisection):
             return self._search()
         except OutOfTime:
             left, found = "the rest of the search below the accelerator", self.findings
-            self._time.leave(left)
+            self._time.note_unasked(left)
             found.culprits = [qualify(culprit, [out_of_time(left)]) for culprit in found.culprits]
             found.verdict = "fails" if found.culprits else "inconclusive"
             return found

@@ -32,7 +32,7 @@ class Premise:
     def run(self) -> Baseline:
         """Returns the baseline; ``target`` is None if the script does not fail on the accelerator."""
         lab, found = self._lab, Baseline()
-        with lab.time_budget.waived():
+        with lab.time_budget.without_deadline():
             cold_job = lab.submit(replace(self._probe, cold=True))
             plain_job = lab.submit(replace(self._probe, rung=Rung.UNCOMPILED))
         lab.warm_up()

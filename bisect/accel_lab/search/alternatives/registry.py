@@ -79,7 +79,7 @@ def ask(case: Case, moment: Moment) -> Rulings:
             ruling = alternative.ask(case)
         except OutOfTime:
             words = f"another explanation: {alternative.name}"
-            case.runner.lab.time_budget.leave(words)
+            case.runner.lab.time_budget.note_unasked(words)
             rulings.considered.append(out_of_time(words))
             continue
         if ruling.row is not None:
@@ -103,14 +103,14 @@ def ask(case: Case, moment: Moment) -> Rulings:
                     )
                 except OutOfTime:
                     words = "the proof's repeats"
-                    case.runner.lab.time_budget.leave(words)
+                    case.runner.lab.time_budget.note_unasked(words)
                     rulings.considered.append(out_of_time(words))
                     break
                 part = ruling.culprit.component
                 if part is not None and ruling.isolates:
                     part = replace(part, confidence=rulings.proof.confidence)
                 repeated = Evidence.of(
-                    EvidenceKind.CORRECTED_AGAIN,
+                    EvidenceKind.INPUT_RECORRECTED,
                     passes=passing_run.runs - passing_run.failures,
                     runs=passing_run.runs,
                 )

@@ -49,7 +49,7 @@ def localize_component(
         result = _localize(runner, stage, at, ladder, all_off, ablation)
     except OutOfTime:
         left = f"the component of {stage.value}"
-        runner.lab.time_budget.leave(left)
+        runner.lab.time_budget.note_unasked(left)
         return Localization(component=_from_frames(at.outcome, stage), evidence=[out_of_time(left).why])
     if result.component is None:
         return result
@@ -65,7 +65,7 @@ def localize_component(
         )
     except OutOfTime:
         left = "the repeats that would prove the component"
-        runner.lab.time_budget.leave(left)
+        runner.lab.time_budget.note_unasked(left)
         return replace(result, passing_run=None, evidence=[*result.evidence, out_of_time(left).why])
     return replace(result, component=component, evidence=[*result.evidence, *flaky])
 

@@ -107,7 +107,7 @@ def localize_kernel(
         _add_choice(runner, result, applied, gone, allowance)
     if allowance.refused:
         result.evidence.append(refusal(allowance))
-        runner.lab.time_budget.leave("more operators, fusions or buffers that may be at fault")
+        runner.lab.time_budget.note_unasked("more operators, fusions or buffers that may be at fault")
     if result.component is not None:
         result.component = replace(result.component, detail=_detail(result.component, gone))
     show_kernel(runner, result, items_at_fault, at)

@@ -84,7 +84,7 @@ def _split(case: Case, full: bool) -> kernel_stage.Split:
         return kernel_stage.split(case.runner, case.ladder, full=full)
     except OutOfTime:
         left = "the split of the kernel stage into lowering, scheduler and code generation"
-        case.runner.lab.time_budget.leave(left)
+        case.runner.lab.time_budget.note_unasked(left)
         pair = Evidence.of(EvidenceKind.PASSES_AND_FAILS_AT, below=str(case.reading.last_good), at=case.start)
         return kernel_stage.Split(
             stage=Stage.KERNEL, ladder=case.ladder, evidence=[pair], alternatives=[out_of_time(left)]
@@ -110,7 +110,7 @@ def _within_kernel(case: Case, split: kernel_stage.Split) -> Localization:
     try:
         diverged = first_divergence(runner, split.stage, ladder, ablation=split.ablation)
     except OutOfTime:
-        runner.lab.time_budget.leave("the first value that goes wrong between the kernels")
+        runner.lab.time_budget.note_unasked("the first value that goes wrong between the kernels")
         diverged = None
     if diverged is not None:
         localization.exhibits.append(diverged.exhibit)

@@ -246,7 +246,7 @@ def _localization(
     evidence += sufficient
     if fix_set.stand_ins:
         stand_ins = [short_words(tree, tree.get(kind.items[0])) for kind in fix_set.stand_ins]
-        evidence.append(Evidence.of(EvidenceKind.PASS_STOOD_IN_FOR, applied=left_out[0], stand_ins=stand_ins))
+        evidence.append(Evidence.of(EvidenceKind.PASS_REPLACED, applied=left_out[0], stand_ins=stand_ins))
     elif len(culprits) > 1:
         evidence.append(Evidence.of(EvidenceKind.PASSES_ONLY_TOGETHER))
     thorough = all(level.alone for level in [*path, fix_set]) or bool(sufficient)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from accel_lab.core.benchmark import Change, Measurement, RowChange, Standing
+from accel_lab.core.benchmark import Change, Measurement, RowChange, RowStatus
 
 from .rank_test import chance_larger, least_chance
 
@@ -46,7 +46,7 @@ def compared(rows: Sequence[Measurement], base: Mapping[Key, BaseRow]) -> tuple[
 def _row(row: Measurement, base: BaseRow | None, level: float) -> RowChange:
     if base is None:
         return RowChange(model=row.model, backend=row.backend, change=Change.NEW)
-    if base.standing == Standing.OK.value and row.standing in (Standing.FAILED, Standing.DIFFERS):
+    if base.standing == RowStatus.OK.value and row.standing in (RowStatus.FAILED, RowStatus.DIFFERS):
         words = f"it was ok; now {row.standing.value}: {row.reason}"
         return RowChange(model=row.model, backend=row.backend, change=Change.BROKEN, words=words)
     now, then = row.samples_ms, base.samples_ms

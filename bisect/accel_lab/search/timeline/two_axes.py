@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from accel_lab.core.releases.versions import Flip, TwoAxes
+from accel_lab.core.releases.versions import Flip, StagesAcrossFlips
 from accel_lab.core.stages import BLAMES, LADDER, Rung
 from accel_lab.core.verdict import Verdict
 
@@ -37,7 +37,7 @@ class Laddered:
         return start
 
 
-def two_axes(flips: Sequence[Flip], ladders: Mapping[str, Laddered]) -> TwoAxes:
+def two_axes(flips: Sequence[Flip], ladders: Mapping[str, Laddered]) -> StagesAcrossFlips:
     """Describes all flips of a line in one sentence. ``ladders`` are those that were run, by release."""
     sides = [(flip, ladders.get(_bad(flip)), ladders.get(_good(flip))) for flip in flips]
     stages = tuple(bad.stage if bad else "" for _, bad, _ in sides)
@@ -56,7 +56,7 @@ def two_axes(flips: Sequence[Flip], ladders: Mapping[str, Laddered]) -> TwoAxes:
         pairs = ", ".join(f"{bad.stage} in {bad.torch}" for _, bad, _ in sides if bad and bad.stage)
         notes.append(f"the failing stage is not the same at every flip: {pairs}; these may be two faults")
     notes += _components(sides)
-    return TwoAxes(sentence="; ".join(parts), stages=stages, same=same, notes=tuple(notes))
+    return StagesAcrossFlips(sentence="; ".join(parts), stages=stages, same=same, notes=tuple(notes))
 
 
 def where_changed(bad: Laddered, good: Laddered) -> str:

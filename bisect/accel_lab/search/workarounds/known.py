@@ -22,7 +22,7 @@ from accel_lab.core.probe import Probe, Program
 from accel_lab.core.record import Record
 from accel_lab.core.signature import Signature
 from accel_lab.core.stages import Rung, Stage
-from accel_lab.core.time_budget import Spending
+from accel_lab.core.time_budget import SpendingTracker
 from accel_lab.core.workarounds import KnownFailure, Workaround
 from accel_lab.search.lab import Lab
 
@@ -98,7 +98,7 @@ class KnownSearch:
     lab: Lab
     probe: Probe
     keep: Callable[[str], str]
-    spending: Spending
+    spending: SpendingTracker
     counts: dict[str, int]
 
     def run(self, findings: Findings, entries: Sequence[Entry]) -> list[KnownFailure]:

@@ -10,7 +10,7 @@ from accel_lab.core.judge import judge
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Probe
 from accel_lab.core.stages import Rung
-from accel_lab.core.time_budget import Spending
+from accel_lab.core.time_budget import SpendingTracker
 from accel_lab.core.verdict import Verdict
 from accel_lab.core.workarounds import Checked, Cost, Workaround
 from accel_lab.search.lab import Lab
@@ -57,7 +57,7 @@ class Trials:
     keep: Callable[[str], str]
     clock: Callable[[str], str | None]
     seconds_of: Callable[[Outcome], RegionSeconds | None]
-    spending: Spending
+    spending: SpendingTracker
     counts: dict[str, int] = field(default_factory=dict)
 
     def run(self, candidates: Sequence[Candidate]) -> list[Workaround]:

@@ -130,12 +130,12 @@ WORDS: dict[Kind, Words] = {
     Kind.KERNEL_DOES_NOT_FIX: (
         "that kernel alone on the reference back end does not fix it: others are wrong too"
     ),
-    Kind.WAY_FAILS: "passes with {passing} and fails with {failing}",
+    Kind.ADAPTER_RUNG_FAILS: "passes with {passing} and fails with {failing}",
     Kind.WAYS_REPEATED: ("run again: failed {failures} of {runs} runs, passed {passes} of {passing_runs}"),
-    Kind.WAYS_NOT_MONOTONE: "the accelerator's rungs are not monotone: some after it pass",
-    Kind.NO_WAY_FAILS_ALONE: "the adapter offers no rung that fails on its own ({ways} pass)",
+    Kind.ADAPTER_RUNGS_NOT_MONOTONE: "the accelerator's rungs are not monotone: some after it pass",
+    Kind.NO_ADAPTER_RUNG_FAILS_ALONE: "the adapter offers no rung that fails on its own ({ways} pass)",
     Kind.NO_FURTHER_WAYS: (
         "the adapter offers no further rungs, so its front end and its back end cannot be separated"
     ),
-    Kind.ONE_BOX: "no part of the accelerator was replaced, so its parts cannot be separated",
+    Kind.SINGLE_RUNG: "no part of the accelerator was replaced, so its parts cannot be separated",
 }

@@ -98,7 +98,7 @@ def _refuses_roundings(runs: int) -> str:
 
 
 WORDS: dict[Kind, Words] = {
-    Kind.CORRECTED_AGAIN: "run again with only that corrected: passed {passes} of {runs} runs",
+    Kind.INPUT_RECORRECTED: "run again with only that corrected: passed {passes} of {runs} runs",
     Kind.CACHE_FAILS: (
         "with the caches off it passed in {passes} of {runs_off} recorded runs, with {cache} on it fails as "
         "the plain run does ({failures} of {runs_on} runs): what was compiled for another state is used again"

@@ -95,7 +95,7 @@ WORDS: dict[Kind, Words] = {
     Kind.VALUE_OF_GRAPH: _value_of_graph,
     Kind.PASS_LEFT_OUT: _pass_left_out,
     Kind.PASS_ALONE_FAILS: _pass_alone_fails,
-    Kind.PASS_STOOD_IN_FOR: _pass_stood_in_for,
+    Kind.PASS_REPLACED: _pass_stood_in_for,
     Kind.PASSES_ONLY_TOGETHER: (
         "all of them must be left out: with any one of them left in it does not pass"
     ),

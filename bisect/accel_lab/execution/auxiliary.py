@@ -18,9 +18,9 @@ from .processes import process
 from .run_folder.workspace import Workspace
 
 TAIL_BYTES = 64 * 1024
-Runner = Callable[..., process.Ended]  # takes the arguments of process.run
+Runner = Callable[..., process.ProcessExit]  # takes the arguments of process.run
 
-#: File in an aside's folder that keeps how the command ended.
+#: File in an auxiliary command's folder that keeps how the command ended.
 _ENDED = "ended.json"
 
 
@@ -30,7 +30,7 @@ class Interrupted(LabError):
     exit_code = 130
 
 
-class Asides:
+class AuxiliaryCommands:
     """Runs the child's other commands, and any command, with one interpreter.
 
     With ``replay`` nothing is run: a missing answer in the run's folder raises :class:`Unanswered`.
@@ -63,12 +63,12 @@ class Asides:
             raise LabError(f"{name} failed in {self._python}: {(said or [str(ended.limit)])[-1][:200]}")
         return ChildFiles(folder).text("out.txt") or ""
 
-    def run(self, name: str, command: Sequence[str], *, timeout_s: float) -> tuple[process.Ended, Path]:
+    def run(self, name: str, command: Sequence[str], *, timeout_s: float) -> tuple[process.ProcessExit, Path]:
         """Runs a command and returns how it ended, and its folder with ``out.txt`` and ``err.txt``.
 
         Raises :class:`Interrupted` if it was stopped.
         """
-        folder = aside_folder(self._workspace.root, name)
+        folder = auxiliary_folder(self._workspace.root, name)
         if self._replay:
             return _kept_end(folder, name), folder
         cwd = folder / "cwd"
@@ -92,16 +92,16 @@ class Asides:
         return ended, folder
 
 
-def aside_folder(root: Path, name: str) -> Path:
-    """Makes the folder of the aside ``name`` in the run folder ``root``."""
+def auxiliary_folder(root: Path, name: str) -> Path:
+    """Makes the folder of the auxiliary command ``name`` in the run folder ``root``."""
     folder = root / "asides" / name
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
-def _kept_end(folder: Path, name: str) -> process.Ended:
-    """Reads how an aside of an earlier run ended. Raises :class:`Unanswered` without a record."""
+def _kept_end(folder: Path, name: str) -> process.ProcessExit:
+    """Reads how an auxiliary command of an earlier run ended. Raises :class:`Unanswered` without a record."""
     try:
-        return process.Ended.from_json(json.loads((folder / _ENDED).read_text(encoding="utf-8")))
+        return process.ProcessExit.from_json(json.loads((folder / _ENDED).read_text(encoding="utf-8")))
     except (OSError, ValueError):
         raise Unanswered(f"the run's folder does not say how {name} ended") from None

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from accel_lab.cli.question_words import question
+from accel_lab.cli.probe_words import question
 from accel_lab.core.machine.environment import EnvironmentId, EnvironmentSpec
 from accel_lab.core.probe import Limits, Probe, Program
 from accel_lab.core.stages import Rung

@@ -1,7 +1,7 @@
 """Verifies a bundle before it is handed out: runs it once from a clean folder in a clean environment.
 
 :func:`verify_bundle`, which also runs a stranger's bundle, does it. No confirmation is needed, because the
-same user has just run the program. :func:`ship` writes the bundle that passes.
+same user has just run the program. :func:`write_checked_bundle` writes the bundle that passes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from accel_lab.core.errors import LabError
 from accel_lab.core.findings import Findings
 from accel_lab.core.machine.files import write_atomic
 from accel_lab.core.record import Record, as_json
-from accel_lab.execution.run_folder.out_of_sight import OutOfSight
+from accel_lab.execution.run_folder.hidden_folders import HidingRunner
 from accel_lab.execution.run_folder.workspace import Workspace
 from accel_lab.reporting import repro_reader
 from accel_lab.reporting.bundle.kinds_of_files import is_broad
@@ -41,7 +41,7 @@ _RECORD = "bundle-check.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rehearsal(Record):
+class BundleCheck(Record):
     """Result of running a bundle again: ``match``, ``mismatch`` or ``not_run``, and the sentence for it.
 
     ``seconds`` is the time it took. It is not part of the bundle, so that equal files give equal bundles.
@@ -53,7 +53,7 @@ class Rehearsal(Record):
     digest: str = field(default="", metadata=as_json(hidden=True))
 
 
-def ship(
+def write_checked_bundle(
     findings: Findings,
     folder: Path,
     path: Path,
@@ -62,7 +62,7 @@ def ship(
     fresh: bool = False,
     limit_bytes: int = LIMIT_BYTES,
     words: Sequence[str] = (),
-) -> tuple[BundleReport, Rehearsal]:
+) -> tuple[BundleReport, BundleCheck]:
     """Writes the bundle of a run to ``path``, packed in the first way that fails as recorded.
 
     It tries the smallest repro, then the program with the files that it opened, then with its whole folder. A
@@ -83,16 +83,16 @@ def ship(
     if fresh:
         keep_project(findings, folder)
     before = (folder / _RECORD).exists()
-    first: tuple[Choice, Rehearsal] | None = None
+    first: tuple[Choice, BundleCheck] | None = None
     with tempfile.TemporaryDirectory(prefix="accel-lab-") as name:
         draft = Path(name) / path.name
         for choice in _choices(findings, folder, fresh=fresh):
             made = written(draft, choice, "")
             if why_not:
-                unasked = Rehearsal(result=NOT_RUN, words=f"not run again: {why_not}")
+                unasked = BundleCheck(result=NOT_RUN, words=f"not run again: {why_not}")
                 result = _earlier(folder, made.digest) or unasked
             else:
-                result = rehearse(made, findings, folder)
+                result = check_bundle_once(made, findings, folder)
             if result.result == MISMATCH and made.reduced:
                 _take_out(findings, folder, result)
                 continue
@@ -124,7 +124,7 @@ def _choices(findings: Findings, folder: Path, *, fresh: bool) -> Iterator[Choic
         yield Choice(smallest=False, whole=True)
 
 
-def _take_out(findings: Findings, folder: Path, result: Rehearsal) -> None:
+def _take_out(findings: Findings, folder: Path, result: BundleCheck) -> None:
     """Removes the repro that did not fail as recorded from the findings and their texts."""
     scripts = (repro_reader.repro_of(findings, folder), repro_reader.other_of(findings, folder))
     gone = next(one for one in scripts if one is not None and one.verified and one.text.strip())
@@ -150,18 +150,18 @@ def _python(findings: Findings) -> str:
     return named if os.access(named, os.X_OK) and os.path.isfile(named) else ""
 
 
-def _earlier(folder: Path, digest: str) -> Rehearsal | None:
+def _earlier(folder: Path, digest: str) -> BundleCheck | None:
     """Returns the kept result of running exactly these files, if there is one."""
     try:
         data = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
         if data["digest"] == digest and data["result"] in (MATCH, MISMATCH):
-            return Rehearsal(result=data["result"], words=str(data["words"])[:2000], digest=digest)
+            return BundleCheck(result=data["result"], words=str(data["words"])[:2000], digest=digest)
     except (OSError, ValueError, KeyError, TypeError):
         pass
     return None
 
 
-def rehearse(made: BundleReport, findings: Findings, run_dir: Path) -> Rehearsal:
+def check_bundle_once(made: BundleReport, findings: Findings, run_dir: Path) -> BundleCheck:
     """Verifies the bundle as its receiver does, with nothing of the caller's environment.
 
     If mounts are allowed, the project's own folder is hidden, so that a file missing in the bundle is
@@ -172,7 +172,7 @@ def rehearse(made: BundleReport, findings: Findings, run_dir: Path) -> Rehearsal
         place = Path(name)
         library = Workspace(place / "lab", place).library
         (place / "work").mkdir()
-        runner = OutOfSight(
+        runner = HidingRunner(
             hidden=() if made.missing else tuple(_hidden(findings, run_dir, python)),
             real=(place, Path(python).parent.parent),
             library=library,
@@ -193,10 +193,10 @@ def rehearse(made: BundleReport, findings: Findings, run_dir: Path) -> Rehearsal
             )
         except LabError as error:
             words = str(error).removeprefix("the bundle ")[:400]
-            return Rehearsal(result=NOT_RUN, words=words, digest=made.digest)
+            return BundleCheck(result=NOT_RUN, words=words, digest=made.digest)
     words = _words(done, findings, made)
     result = MATCH if done.matches else MISMATCH
-    return Rehearsal(result=result, words=words, seconds=done.seconds, digest=made.digest)
+    return BundleCheck(result=result, words=words, seconds=done.seconds, digest=made.digest)
 
 
 def _hidden(findings: Findings, run_dir: Path, python: str) -> list[Path]:

@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from accel_lab.core.ended import Ended
 from accel_lab.core.probe import Limits
+from accel_lab.core.process_exit import ProcessExit
 from accel_lab.execution.processes import process
 
-from .surroundings import enter_command
+from .folder_views import enter_command
 
 
 @dataclass(frozen=True, kw_only=True)
-class OutOfSight:
+class HidingRunner:
     """A runner with the interface of ``process.run``; the command sees ``hidden`` folders as empty.
 
     Folders in ``real`` stay visible inside hidden ones. ``library`` is the copied child package, ``scratch``
@@ -39,8 +39,8 @@ class OutOfSight:
         stderr: Path,
         limits: Limits,
         marker: str,
-    ) -> Ended:
-        def started(words: Sequence[str]) -> Ended:
+    ) -> ProcessExit:
+        def started(words: Sequence[str]) -> ProcessExit:
             return process.run(
                 words, cwd=cwd, env=env, stdout=stdout, stderr=stderr, limits=limits, marker=marker
             )

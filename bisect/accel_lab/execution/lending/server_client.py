@@ -26,7 +26,7 @@ from accel_lab.execution.processes.process import MARKER, start_apart
 from accel_lab.execution.processes.process_table import HAVE_PROC, Process
 from accel_lab.execution.run_folder.workspace import copy_child
 
-from . import channel, sameness
+from . import channel, server_keys
 from .clean_server import START_TIMEOUT_S
 
 LOG = logging.getLogger("accel_lab.lending")
@@ -43,21 +43,21 @@ _END_S = 2.0
 class Servers:
     """The folder of clean servers. With ``keep_s`` 0 an existing one is used, but none is started or left.
 
-    ``hosted`` means that the process that started this one keeps the host, for as long as it needs one.
+    ``has_host`` means that the process that started this one keeps the host, for as long as it needs one.
     """
 
     folder: Path
     keep_s: float = 0.0
-    hosted: bool = False
+    has_host: bool = False
 
     @property
     def starts(self) -> bool:
         """Whether a clean server is started if no existing one fits."""
-        return self.hosted or self.keep_s > 0
+        return self.has_host or self.keep_s > 0
 
     def leaves_one(self) -> bool:
         """Whether a host that this process may have started is running."""
-        return self.keep_s > 0 and (self.folder / sameness.process_key()).is_socket()
+        return self.keep_s > 0 and (self.folder / server_keys.process_key()).is_socket()
 
 
 def servers_of(environment: Mapping[str, str], *, keep_s: float) -> Servers | None:
@@ -68,9 +68,9 @@ def servers_of(environment: Mapping[str, str], *, keep_s: float) -> Servers | No
     """
     if not HAVE_PROC:
         return None
-    given = environment.get(sameness.SERVERS)
+    given = environment.get(server_keys.SERVERS)
     if given is not None:
-        return Servers(folder=Path(given), hosted=True) if given else None
+        return Servers(folder=Path(given), has_host=True) if given else None
     if RUN in environment or MARKER in environment:
         return None
     return Servers(folder=left_folder(), keep_s=keep_s)
@@ -78,7 +78,7 @@ def servers_of(environment: Mapping[str, str], *, keep_s: float) -> Servers | No
 
 def without_servers(environment: Mapping[str, str]) -> dict[str, str]:
     """Removes the servers' variable, so that a lab inside a script uses no server that we cannot watch."""
-    return {name: value for name, value in environment.items() if name != sameness.SERVERS}
+    return {name: value for name, value in environment.items() if name != server_keys.SERVERS}
 
 
 def left_folder() -> Path:
@@ -114,18 +114,18 @@ def borrow(
     environment: Mapping[str, str],
     marker: str,
     log: Path,
-    furnish: Callable[[Path], None],
+    fill_cache: Callable[[Path], None],
 ) -> tuple[Borrowed, Path | None]:
     """Returns a warm server with this environment, and the clean server's folder if that had to be started.
 
-    ``library`` is the run's own copy of the child. ``furnish`` fills the cache folder of a new clean server
+    ``library`` is the run's own copy of the child. ``fill_cache`` fills a new clean server's cache folder
     with what is known about the compiler. Raises :class:`LabError` if the run must start its own server.
     """
-    code = sameness.package_code()
-    if sameness.copied_code(library) != code:
+    code = server_keys.package_code()
+    if server_keys.copied_code(library) != code:
         raise LabError("the run's copy of the child is of another lab")
-    name = sameness.process_key()
-    key = sameness.server_key(python, environment, code)
+    name = server_keys.process_key()
+    key = server_keys.server_key(python, environment, code)
     request: dict[str, Any] = {"ask": "lend", "key": key}
     folder = None
     for attempt in range(3):
@@ -140,7 +140,7 @@ def borrow(
                 except OSError as error:
                     raise LabError(f"the host of the servers went away: {error}") from error
             if "need" in answer and servers.starts and attempt < 2:
-                folder = _furnished(servers.folder, name, furnish)
+                folder = _server_folder(servers.folder, name, fill_cache)
                 request["start"] = {
                     "python": python,
                     "folder": folder.name,
@@ -188,7 +188,7 @@ def _set_up(borrowed: Borrowed, environment: Mapping[str, str], marker: str, cwd
         "env": dict(environment),
         "names": {MARKER: marker, RUN: GUARDIAN.run},
         "cwd": str(cwd),
-        "limits": {name: resource.getrlimit(getattr(resource, name)) for name in sameness.LIMITS},
+        "limits": {name: resource.getrlimit(getattr(resource, name)) for name in server_keys.LIMITS},
     }
     data = json.dumps(setup).encode()
     try:
@@ -199,14 +199,14 @@ def _set_up(borrowed: Borrowed, environment: Mapping[str, str], marker: str, cwd
         raise LabError(f"the server that was lent is gone: {error}") from error
 
 
-def _furnished(folder: Path, name: str, furnish: Callable[[Path], None]) -> Path:
+def _server_folder(folder: Path, name: str, fill_cache: Callable[[Path], None]) -> Path:
     """Makes a folder for a new clean server, with the child's code and a cache."""
     place = folder / f"server-{name}-{uuid.uuid4().hex}"
     try:
         place.mkdir(mode=0o700)
         copy_child(place / "lib")
         (place / "cache" / "triton").mkdir(parents=True)
-        furnish(place / "cache")
+        fill_cache(place / "cache")
     except OSError as error:
         remove(place)
         raise LabError(f"{place}: {error.strerror}") from error
@@ -230,7 +230,7 @@ def _connected(servers: Servers, name: str) -> Any:
 def _connected_anew(servers: Servers, name: str) -> Any:
     """Waits for the host that our caller has just started, or starts one and waits for it."""
     host = None
-    if not servers.hosted:
+    if not servers.has_host:
         os.close(channel.own_folder(servers.folder, make=True))
         host = start_apart(
             [sys.executable, *host_words(servers.folder, name, servers.keep_s)],
@@ -254,7 +254,7 @@ def _is_anothers(servers: Servers, name: str) -> bool:
     """Whether the caller's host is gone, or serves only processes with other settings than this one."""
     try:
         others = (path for path in servers.folder.iterdir() if path.name != name)
-        return servers.hosted and any(path.is_socket() for path in others)
+        return servers.has_host and any(path.is_socket() for path in others)
     except OSError:
         return True
 

@@ -8,7 +8,7 @@ from .record import Record
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ended(Record):
+class ProcessExit(Record):
     """The exit state of a process.
 
     ``signal`` is a signal that we did not send. ``limit`` is why we killed it: timeout, memory, output,
@@ -16,7 +16,7 @@ class Ended(Record):
     ``output``, even if the process exited before we checked, so that the result does not depend on timing.
     """
 
-    refuses_more = True
+    forbids_extra_keys = True
 
     exit_code: int | None = None
     signal: int | None = None
@@ -25,7 +25,7 @@ class Ended(Record):
     peak_mb: float = 0.0
 
     @property
-    def how(self) -> str:
+    def summary(self) -> str:
         """The exit state as text: ``timeout``, ``signal 11``, ``exit code 1``."""
         if self.limit is not None:
             return self.limit

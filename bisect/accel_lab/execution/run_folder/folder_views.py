@@ -62,7 +62,7 @@ class View:
             value = _mapped(value, pattern, str(shown))
         return value
 
-    def takes(self, edited: tuple[str, str]) -> bool:
+    def shows_edit(self, edited: tuple[str, str]) -> bool:
         """Whether the run sees an edited file; an overlay shows it, a private copy gets it here."""
         path, text = edited
         if self.plan is not None:
@@ -74,7 +74,7 @@ class View:
         shutil.copyfile(text, inside)
         return True
 
-    def tell_outside(self, folder: Path) -> None:
+    def rewrite_paths(self, folder: Path) -> None:
         """Replaces the copies' paths by the user's in the text files that the run left."""
         if not self.copies:
             return
@@ -88,7 +88,7 @@ class View:
 
 
 @dataclass(kw_only=True)
-class Surroundings:
+class FolderViews:
     """Makes the views of all runs of one workspace. ``library`` is the copied child package.
 
     ``kind`` is determined at the first run unless it is given. ``notes`` are lines for the user.
@@ -128,10 +128,10 @@ class Surroundings:
             return View(cwd=target)
         return self._copied(folders, folder)
 
-    def mend(self) -> str:
+    def restore(self) -> str:
         """Reverts what runs changed in the user's folders outside their views; returns a line about it."""
         with self._lock:
-            return self._changes.mend() if self._changes is not None else ""
+            return self._changes.restore() if self._changes is not None else ""
 
     # -- which folders ---------------------------------------------------------------------------
 
