@@ -536,7 +536,7 @@ def test_a_switch_that_the_child_does_not_know_is_refused(prober: Prober, tmp_pa
     for switches, says in (
         ({"fusions": False}, "the switch fusions is not known"),
         ({"fresh": 1}, "the switch fresh takes true or false"),
-        ({"together": True}, "the rung kernel does not know the switch together"),
+        ({"together": True}, "rung kernel does not support switch together"),
     ):
         outcome = ask(prober, probe, Rung.KERNEL, **switches)
         assert outcome.status is Status.NOT_APPLICABLE and outcome.notes == (says,)

@@ -27,9 +27,9 @@ PACKAGE = Path(accel_lab.__file__).parent
         ("uncompiled", {"other_random": True}, "the switch other_random takes a whole number"),
         ("kernel", {"divergence": []}, "the switch divergence takes true or false or an object"),
         ("dynamo", {"front": {"look": True, "lok": True}}, "the switch front does not know lok"),
-        ("loops", {"together": True}, "the rung loops does not know the switch together"),
-        ("kernel", {"contiguous": True}, "the rung kernel does not know the switch contiguous"),
-        ("aot", {"caches": ["fx"]}, "the rung aot does not know the switch caches"),
+        ("loops", {"together": True}, "rung loops does not support switch together"),
+        ("kernel", {"contiguous": True}, "rung kernel does not support switch contiguous"),
+        ("aot", {"caches": ["fx"]}, "rung aot does not support switch caches"),
     ],
 )
 def test_what_is_not_known_is_refused(rung: str, switches: dict[str, Any], says: str) -> None:
@@ -75,8 +75,8 @@ def test_a_job_of_another_protocol_or_rung_is_refused() -> None:
     job = {"protocol": PROTOCOL, "rung": "fx", "switches": {}}
     assert objection(job) == ""
     assert objection({**job, "rung": "vx"}) == "the rung vx is not known"
-    assert objection({**job, "protocol": PROTOCOL + 1}).startswith(f"the lab speaks protocol {PROTOCOL + 1}")
-    assert objection({"rung": "fx", "switches": {}}).startswith("the lab speaks protocol None")
+    assert objection({**job, "protocol": PROTOCOL + 1}).startswith(f"protocol mismatch: lab {PROTOCOL + 1}")
+    assert objection({"rung": "fx", "switches": {}}).startswith("protocol mismatch: lab None")
     assert objection({**job, "switches": {"together": True}}).startswith("the rung fx does not know")
 
 

@@ -129,7 +129,7 @@ def test_repro_block_without_a_repro(tmp_path: Path) -> None:
     assert terminal.repro_block(FakeRun(tmp_path, "kernel").findings) == ""
     (tmp_path / "none").mkdir()
     assert terminal.repro_block(FakeRun(tmp_path / "none", "no_repro").findings) == (
-        "No smaller repro: the failure is too rare"
+        "No smaller repro: the failure rate is too low"
     )
 
 

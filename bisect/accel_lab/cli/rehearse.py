@@ -228,7 +228,8 @@ def _words(done: Verified, findings: Findings, made: BundleReport) -> str:
         if flaky and rate is not None:
             chance = (1 - rate) ** tries
             got = (
-                f"none of {tries} tries failed; at its rate of {rate:.0%} that is so in {chance:.0%} of cases"
+                f"0 of {tries} tries failed; at a failure rate of {rate:.0%} that happens by chance in "
+                f"{chance:.0%}"
             )
         return f"run again from a clean folder: NOT the same failure ({got[:300]}{more})"
     how = "same failure"

@@ -51,7 +51,7 @@ OPTIONS = (
         label="Time for the bisection",
         pattern=_TIME,
         example="5m",
-        hint="What is known at its end is the answer. Empty: no limit.",
+        hint="At its end the best answer so far is reported. Empty: no limit.",
     ),
     Option(name="timeout", label="Time for one run", pattern=r"\d+(\.\d+)?", example="300", hint="Seconds."),
     Option(name="memory", label="Memory for one run", pattern=r"\d+", example="16384", hint="MB."),
@@ -67,7 +67,8 @@ OPTIONS = (
         label="Releases of torch",
         pattern=r"[\w.,+]+",
         example="2.4..2.15",
-        hint="Also find the releases that brought and mended the failure. A budget does not go with it.",
+        hint="Also find the releases that introduced and fixed the failure. Cannot be combined with a time "
+        "limit.",
     ),
     Option(
         name="accelerator",
@@ -133,7 +134,7 @@ def bisection_of(fields: Mapping[str, str], places: Places) -> tuple[Path, tuple
         elif option.choices and value not in option.choices:
             raise Misused(f"{option.label}: choose one of {', '.join(option.choices)}.")
         elif option.pattern and not re.fullmatch(option.pattern, value):
-            raise Misused(f"{option.label}: {value!r} is not what is meant; write it like {option.example}.")
+            raise Misused(f"{option.label}: invalid value {value!r}; for example: {option.example}.")
         else:
             words.append(f"--{option.name}={value}")
     return script, ("bisect", *words, "--", str(script), *_arguments(_value(fields, "arguments")))

@@ -119,7 +119,7 @@ class Prober:
             return known
         if end is not None and self.time_budget.clock() >= end:
             self.journal.left_out(probe.key, probe.label)
-            raise OutOfTime(f"not started, because the time was up: {probe.label}")
+            raise OutOfTime(f"not started, as the time is used up: {probe.label}")
         if self.replay:
             if probe.key in self.journal.unasked:
                 raise OutOfTime(f"not started in that run: {probe.label}")
@@ -273,7 +273,7 @@ class Prober:
         warm, crash = self.is_warm and not (probe.cold or probe.bare or probe.edited or sanitized), ""
         if probe.edited is not None and not place.view.takes(probe.edited):
             self.workspace.tidy(place)
-            note = "the script's folder is not shown as a view here, so no changed script can stand in it"
+            note = "edited scripts need a view of the script's folder, which is not available here"
             return Outcome(status=Status.NOT_APPLICABLE, notes=(note,))
         try:
             ended, warm = self._heard(probe, place, warm)

@@ -46,7 +46,7 @@ _CACHED = (Rung.UNCOMPILED, Rung.DYNAMO, Rung.KERNEL)
 _RECORDS = (
     # Which parts of the compiler run.
     SwitchRecord("inductor", _TABLE, "Inductor's settings"),
-    SwitchRecord("off", _TABLE, "left out"),
+    SwitchRecord("off", _TABLE, "switched off"),
     SwitchRecord("hold", _TABLE, "regions kept on a rung"),
     SwitchRecord("fresh", _FLAG, "all compiled code forgotten before each call"),
     SwitchRecord("caches", _NAMES, "torch's caches on", rungs=_CACHED),
@@ -60,7 +60,7 @@ _RECORDS = (
     SwitchRecord("mixed_sources", _TABLE, "pieces of another release's sources", keys=("served", "watched")),
     SwitchRecord("native_kernels", _NAMES, "without the Python kernels of"),
     SwitchRecord("meta_fix", _NAMES, "corrected meta kernels of"),
-    SwitchRecord("correct_inputs", _FLAG, "graphs get inputs of the types that they were captured with"),
+    SwitchRecord("correct_inputs", _FLAG, "inputs converted to their captured dtypes"),
     # How kernels are generated and run.
     SwitchRecord("strict_math", _FLAG, "C++ without relaxed floating-point rules"),
     SwitchRecord("sanitize", _FLAG, "C++ with the address sanitizer"),
@@ -94,8 +94,8 @@ _RECORDS = (
         "disable_everywhere", _FLAG, "no torch.compile in processes that it starts", rungs=(Rung.UNCOMPILED,)
     ),
     SwitchRecord("other_processes", _FLAG, "the Python processes that the script starts as well"),
-    SwitchRecord("other_random", _NUMBER, "other random numbers"),
-    SwitchRecord("other_rounding", _NUMBER, "other roundings"),
+    SwitchRecord("other_random", _NUMBER, "another random seed"),
+    SwitchRecord("other_rounding", _NUMBER, "perturbed rounding"),
     # Accelerators.
     SwitchRecord("mock", _TABLE, "the mock accelerator"),
     SwitchRecord("adapter", _TABLE, "the accelerator"),
@@ -123,7 +123,7 @@ def refusal(rung: str, switches: Mapping[str, Any]) -> str:
             if strange:
                 return "the switch %s does not know %s" % (name, ", ".join(strange))
         if record.rungs and rung not in record.rungs:
-            return "the rung %s does not know the switch %s" % (rung, name)
+            return "rung %s does not support switch %s" % (rung, name)
     return ""
 
 

@@ -156,7 +156,7 @@ def test_what_a_copy_cannot_keep_is_put_back_and_said(tmp_path: Path) -> None:
     assert (kept / "log.txt").read_text() == "old past"
     assert (kept / "state.bin").read_text() == "past"
     (note,) = outcome.notes
-    assert "log.txt, state.bin (put back" in note and "notes.md" not in note
+    assert "log.txt, state.bin (restored" in note and "notes.md" not in note
     assert len(again.notes) == 1
 
 

@@ -92,9 +92,9 @@ class Ladder:
         bisector = self.switches.get("bisector")
         if bisector:
             if not start_bisector(bisector["backend"], bisector["subsystem"], bisector["max"]):
-                raise NotApplicable("this torch has no compiler bisector to ask")
+                raise NotApplicable("this torch has no CompilerBisector")
         elif not self.subsystems.install() and self.switches.get("off"):
-            raise NotApplicable("this torch has no places to switch single applications off")
+            raise NotApplicable("this torch has no hook to switch single passes or lowerings off")
         if rungs.Rung(self.rung).record.builder and not bisector:
             self._builder(self.rung).prepare()
         if self.switches.get("strict_math") and not compilers.strict_math():

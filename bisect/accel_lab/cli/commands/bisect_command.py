@@ -100,7 +100,7 @@ from accel_lab.search.timeline.metric_judge import METRICS, parse_worse_by
     "--budget",
     "budget_s",
     type=Duration(),
-    help="Time for the whole bisection on one build; what is known at its end is the answer. "
+    help="Time for the whole bisection on one build; at its end the best answer so far is reported. "
     "[default: no limit for the stage, 12 plain runs for what follows it]",
 )
 @click.option(

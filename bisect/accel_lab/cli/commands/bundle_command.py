@@ -135,9 +135,7 @@ def _words_of(file: str) -> list[str]:
         raise UsageError(f"{file} holds more than {_MOST_WORDS:,} words: one word a line is wanted")
     for word in words:
         if len(word) < 3:
-            raise UsageError(
-                f"{word!r} in {file} is too short: a word of less than 3 letters stands everywhere"
-            )
+            raise UsageError(f"{word!r} in {file} is too short: words of fewer than 3 letters match too much")
     return words
 
 

@@ -121,7 +121,7 @@ def _one_answer(line: Sequence[str], judged: Sequence[Tested], what: str) -> str
         return f"no release that was judged has {what} ({count} of {len(line)}: {where})"
     return (
         f"every release that was judged has {what} ({count} of {len(line)}: {where}): "
-        f"it is older than the line, or not torch's, and not fixed on it"
+        f"the failure is older than the first release, or not caused by torch"
     )
 
 

@@ -94,7 +94,7 @@ class LineSearch:
             self._why = f"cut short: {str(stop) or type(stop).__name__}"
             raise
         self._complete = not self._plan.wanted(self._verdicts(), set(), 1)
-        self._why = "" if self._complete else f"stopped after {self.probes} releases, as was asked"
+        self._why = "" if self._complete else f"stopped at the requested limit of {self.probes} releases"
         return self.found
 
     @property

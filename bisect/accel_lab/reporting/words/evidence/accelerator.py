@@ -73,8 +73,8 @@ WORDS: dict[Kind, Words] = {
         "is moved by the layout's definition"
     ),
     Kind.TRANSFER_OR_BACK_END: (
-        "the reference back end passes too, with the device's own transfers: it may read less than the main "
-        "one does"
+        "the reference back end passes too, with the device's own transfers: it may not read the "
+        "elements that are wrong"
     ),
     Kind.BACK_END_FAILS: (
         "the same kernel specs are wrong on the main back end and right on the reference back end"

@@ -176,6 +176,6 @@ WORDS: dict[Kind, Words] = {
     Kind.FAR_FROM_FLOAT64: ("compiled values are further from a float64 run than eager's rounding explains"),
     Kind.REFUSES_ROUNDINGS: _refuses_roundings,
     Kind.ACCEPTS_ROUNDINGS: (
-        "uncompiled the script accepts results that are off by a rounding, so that is not what it refuses"
+        "uncompiled the script accepts results that are off by a rounding, so rounding is not the cause"
     ),
 }

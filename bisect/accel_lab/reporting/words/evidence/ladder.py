@@ -53,7 +53,7 @@ WORDS: dict[Kind, Words] = {
         "with only the failing region kept below that stage, and all others compiled, the script passes"
     ),
     Kind.WRONG_VALUE: _wrong_value,
-    Kind.UNASKED: "the time was up before it was asked: {question}",
+    Kind.UNASKED: "out of time before this was tested: {question}",
     Kind.COMPONENT_FLAKY: "run again, what passed before failed: the failure is flaky",
     Kind.LADDER_NOT_MONOTONE: ("the ladder is not monotone: it fails at {rungs} and passes again at {above}"),
     Kind.RUNGS_FAIL_DIFFERENTLY: "{rungs} fails in a different way than the script",
@@ -97,5 +97,5 @@ WORDS: dict[Kind, Words] = {
         "{failures} of {runs}"
     ),
     Kind.COMPANION_ON_ONE_SIDE: "a companion that only one side has cannot be swapped",
-    Kind.COMPANION_NOT_ISOLATED: "what else differs is not ruled out",
+    Kind.COMPANION_NOT_ISOLATED: "other differences are not ruled out",
 }
