@@ -121,7 +121,7 @@ def test_an_eager_failure_is_reduced_uncompiled() -> None:
         (
             Baseline(target=BOOM, tally=Tally(runs=3, failures=3), alternatives=[HIDDEN]),
             Stage.RUNTIME,
-            "untouched",
+            "disappears under instrumentation",
         ),
     ],
 )

@@ -94,7 +94,7 @@ def test_nothing_of_a_bundle_is_run_before_somebody_agrees(
     monkeypatch.setattr(process, "run", started)
     code, out, err = ask(capsys, "verify", "--python", sys.executable, str(bundle))
     assert (code, out) == (2, []) and len(err) == 1 and "--yes" in err[0] and "no terminal" in err[0]
-    with pytest.raises(UsageError, match="nobody agreed"):
+    with pytest.raises(UsageError, match="was not confirmed"):
         verify_bundle(bundle, confirmed=False, python=sys.executable, run=started)
     assert ask(capsys, "verify", "--no-run", str(bundle))[0] == 0
 

@@ -234,7 +234,7 @@ def _words(done: Verified, findings: Findings, made: BundleReport) -> str:
         return f"run again from a clean folder: NOT the same failure ({got[:300]}{more})"
     how = "same failure"
     if findings.signature is None:
-        how = "it ends well, as recorded"
+        how = "it completes, as recorded"
     elif findings.verdict == "by_design":
         how = "it differs in the same way, by design"
     elif made.hangs_s is not None:

@@ -57,7 +57,7 @@ OPTIONS = (
     Option(name="memory", label="Memory for one run", pattern=r"\d+", example="16384", hint="MB."),
     Option(
         name="minimize-for",
-        label="Time to shrink it",
+        label="Time to minimize it",
         pattern=_TIME,
         example="120s",
         hint="For the smallest script and graph that still fail.",
@@ -87,7 +87,7 @@ OPTIONS = (
     Option(name="ablation", label="Switches in the kernel stage", choices=("short", "full")),
     Option(name="cold", label="Every run in a fresh process", flag=True),
     Option(name="signed-zero", label="-0.0 differs from 0.0", flag=True),
-    Option(name="no-minimize", label="Do not shrink the script", flag=True),
+    Option(name="no-minimize", label="Do not minimize the script", flag=True),
     Option(name="no-workarounds", label="Look for no workaround", flag=True),
 )
 
@@ -153,7 +153,7 @@ def _arguments(text: str) -> list[str]:
 def _value(fields: Mapping[str, str], name: str) -> str:
     value = fields.get(name, "").strip()
     if len(value) > _MOST_VALUE or printable(value) != value or "\n" in value:
-        raise Misused(f"{name}: that is too long, or holds characters that cannot be meant.")
+        raise Misused(f"{name}: that is too long, or contains invalid characters.")
     return value
 
 

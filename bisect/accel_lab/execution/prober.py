@@ -285,7 +285,7 @@ class Prober:
                 ended, warm = self._heard(probe, place, False)
                 outcome = collected(self.workspace, place, ended, probe, warm=warm)
             if crash:
-                note = f"asked again in a process of its own, because the warm server failed: {crash}"
+                note = f"run again in a fresh process, because the warm server failed: {crash}"
                 outcome = replace(outcome, notes=(*outcome.notes, note))
             if not warm:  # warm runs are too many, and the baseline's cold runs report it
                 outcome = replace(outcome, notes=(*outcome.notes, *self._seen_outside()))

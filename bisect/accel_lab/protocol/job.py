@@ -45,5 +45,5 @@ def objection(job: Mapping[str, Any]) -> str:
     if job.get("protocol") != PROTOCOL:
         return "protocol mismatch: lab %s, child %d" % (job.get("protocol"), PROTOCOL)
     if job["rung"] not in [rung.value for rung in Rung]:
-        return "the rung %s is not known" % job["rung"]
+        return "unknown rung %s" % job["rung"]
     return refusal(job["rung"], job["switches"])

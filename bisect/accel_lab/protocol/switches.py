@@ -71,9 +71,7 @@ _RECORDS = (
     SwitchRecord("shadow", _FLAG, "a float64 run alongside"),
     SwitchRecord("measure", _FLAG, "time and memory measured, nothing recorded"),
     SwitchRecord("compile_log", _FLAG, "compilations, guards and graph breaks noted, nothing recorded"),
-    SwitchRecord(
-        "layers", _FLAG, "every graph of the compiler written down, nothing recorded", rungs=_LAYERED
-    ),
+    SwitchRecord("layers", _FLAG, "every graph of the compiler dumped, nothing recorded", rungs=_LAYERED),
     SwitchRecord("trace", _FLAG, "torch's structured trace written, nothing recorded", rungs=_LAYERED),
     SwitchRecord("meta_eager", _FLAG, "meta kernels checked"),
     SwitchRecord("meta_watch", _FLAG, "meta kernels checked as Dynamo calls them"),
@@ -115,13 +113,13 @@ def refusal(rung: str, switches: Mapping[str, Any]) -> str:
     for name, value in switches.items():
         record = SWITCHES.get(name)
         if record is None:
-            return "the switch %s is not known" % name
+            return "unknown switch %s" % name
         if not any(_fits(value, shape) for shape in record.shapes):
-            return "the switch %s takes %s" % (name, " or ".join(shape.value for shape in record.shapes))
+            return "switch %s takes %s" % (name, " or ".join(shape.value for shape in record.shapes))
         if isinstance(value, dict) and record.keys:
             strange = sorted(set(value) - set(record.keys))
             if strange:
-                return "the switch %s does not know %s" % (name, ", ".join(strange))
+                return "switch %s has no key %s" % (name, ", ".join(strange))
         if record.rungs and rung not in record.rungs:
             return "rung %s does not support switch %s" % (rung, name)
     return ""

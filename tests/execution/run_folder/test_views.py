@@ -316,7 +316,7 @@ def test_a_changed_script_stands_in_the_place_of_the_users_own(tmp_path: Path, k
     with Prober(python=sys.executable, workspace=workspace, workers=1) as prober:
         changed, own = prober.ask(probe), prober.ask(plain)
     if kind == LINKS:
-        assert changed.status is Status.NOT_APPLICABLE and "no changed script" in changed.notes[0]
+        assert changed.status is Status.NOT_APPLICABLE and "edited scripts need" in changed.notes[0]
     else:
         assert printed(changed) == f"changed {script}\n", printed(changed, "stderr.txt")
     assert printed(own) == "mine\n"

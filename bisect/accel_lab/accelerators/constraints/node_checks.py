@@ -213,7 +213,9 @@ class OperatorConstraint(Constraint):
         if node.op == "call_method" and not hasattr(torch.Tensor, str(target)):
             return f"the method {target} is unknown"
         if node.op == "call_function" and not _of_torch(target):
-            return f"{entries[0] or repr(target)} is not a function of torch, and unknown to the device"
+            return (
+                f"{entries[0] or repr(target)} is not a function of torch, and the device does not support it"
+            )
         return ""
 
     def _of_aten(self, node: torch.fx.Node) -> str:

@@ -98,9 +98,9 @@ class Ladder:
         if rungs.Rung(self.rung).record.builder and not bisector:
             self._builder(self.rung).prepare()
         if self.switches.get("strict_math") and not compilers.strict_math():
-            raise NotApplicable("the compiler flags of this torch are not known")
+            raise NotApplicable("the compiler flags of this torch are unknown")
         if self.switches.get("sanitize") and not compilers.sanitize_kernels():
-            raise NotApplicable("the compiler flags of this torch are not known")
+            raise NotApplicable("the compiler flags of this torch are unknown")
         if self.switches.get("layers"):
             from ..hooks.layers import Layers
 

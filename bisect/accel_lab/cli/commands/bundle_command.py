@@ -59,7 +59,7 @@ _INSTEAD = {
     "words_file",
     type=click.Path(exists=True, dir_okay=False, allow_dash=True),
     metavar="FILE",
-    help="Take these words out as well, wherever they stand in a text: one a line; - is standard input.",
+    help="Take these words out as well, wherever they occur in a text: one a line; - is standard input.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print what was written, and what was left, as JSON.")
 def command(

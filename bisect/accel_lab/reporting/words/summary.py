@@ -99,7 +99,7 @@ def _outside(findings: Findings) -> str:
     failure = f" The failure: {sentence(findings.signature.line)}" if findings.signature else ""
     why = "The failure comes from none of them, so no rung was run."
     if findings.ladder:
-        why = "It changes them in the process of the script and in forks of it, not in those started anew."
+        why = "The rungs apply to the script's process and its forks, not to processes that it spawns."
     answer = (
         f"This is outside what the lab can bisect: {findings.outside}.{failure} The lab bisects regions that "
         f"torch.compile compiles. {why}"
@@ -209,7 +209,7 @@ def _passes(findings: Findings) -> str:
         means = _agrees(findings.agreement)
         tail = f"and what its compiled regions return agrees with an uncompiled run: {means}"
     elif compared:
-        tail = "and nothing in what its compiled regions return was found wrong"
+        tail = "and no wrong value was found in what its compiled regions return"
     else:
         tail = "and it never calls a region compiled by torch.compile, so there is nothing to bisect"
     answer = f"The script does not fail: {runs} runs completed, {tail}."

@@ -59,7 +59,7 @@ class LineSearch:
         self._line = tuple(line)
         self._places = {version: place for place, version in enumerate(self._line)}
         if len(self._places) != len(self._line):
-            raise ValueError("a release stands twice on the line")
+            raise ValueError("a release is listed twice")
         if reference is not None and reference not in self._places:
             raise ValueError(f"{reference} is not on the line")
         if side_by_side < 1:

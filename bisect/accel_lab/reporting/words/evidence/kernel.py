@@ -74,15 +74,15 @@ def _reuse_left_out(reuses: list[str]) -> str:
 
 def _search_out_of_allowance(seconds: float, plain_runs: int) -> str:
     return (
-        f"the search for the part at fault ended after {seconds:.0f} s of runs, more than it may take "
-        f"({plain_runs} plain runs): untested parts are not ruled out"
+        f"the search for the part at fault ended after {seconds:.0f} s of runs, over its limit of "
+        f"{plain_runs} plain runs: untested parts are not ruled out"
     )
 
 
 def _line_does_not_compile(operator: str, message: str) -> str:
     """An empty ``operator`` means that the line's operator is unknown."""
     writer = f", written for {operator}" if operator else " of no operator"
-    return shorten(f"the C++ compiler stops at a line{writer}: {message}", 300)
+    return shorten(f"the C++ compiler rejects a line{writer}: {message}", 300)
 
 
 def _sanitizer_shows_no_line(notes: list[str]) -> str:
