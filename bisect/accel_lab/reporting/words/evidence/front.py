@@ -17,7 +17,7 @@ MOST_RIVALS = 5
 def _must_be_traced(functions: list[str], around: list[str]) -> str:
     which = functions[0] if len(functions) == 1 else "each of " + ", ".join(functions)
     line = f"{which} must be compiled for the failure: with only that left uncompiled, it passes"
-    return line + (f" (as it does with {', '.join(around)} left uncompiled)" if around else "")
+    return line + (f" (as it does with {', '.join(around)} around it left uncompiled)" if around else "")
 
 
 def _trace_ended_at_line(function: str, first: int, last: int, source: str, same: bool) -> str:
