@@ -37,7 +37,7 @@ def test_a_proven_change_becomes_a_file_that_the_script_imports_first(tmp_path: 
     assert candidate.kind == "backport" and candidate.where == "top"
     assert candidate.edited.text.splitlines()[0] == '"""Doc."""'
     assert candidate.edited.text.splitlines()[-2:] == ["import torch_backport", "import torch"]
-    assert candidate.words == "f of torch 2.14.1 is served on torch 2.13.0"
+    assert candidate.words == "torch 2.13.0 uses f from torch 2.14.1"
     text = (tmp_path / "backport" / "torch_backport.py").read_text()
     assert "RELEASE = '2.13.0'" in text
     compile(text, "torch_backport.py", "exec")

@@ -99,7 +99,7 @@ def note_own_build(own: Findings, findings: Findings) -> None:
     findings.warnings.insert(
         0,
         f"the script does not fail on your own build ({torch or 'unknown'}): "
-        "all that follows is about the newest release that fails",
+        "the rest of this report is about the newest failing release",
     )
 
 

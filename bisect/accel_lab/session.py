@@ -98,7 +98,7 @@ class Session:
         self._reducing = reducing
         self._release_listener = release_listener
         self.replay = replay
-        self._cold = "you asked for cold runs" if request.cold else must_run_cold(request.program)
+        self._cold = "cold runs were requested" if request.cold else must_run_cold(request.program)
         self._target: DiagnosisTarget | None = None
         self._bisected_s = 0.0
         self.line: ReleaseLine | None = None

@@ -107,7 +107,7 @@ def backports(findings: Findings, source: str, release: str, folder: Path) -> li
         return []
     place.mkdir(exist_ok=True)
     write_atomic(place / f"{NAME}.py", text)
-    words = f"{symbols} of torch {flip.at} is served on torch {release}"
+    words = f"torch {release} uses {symbols} from torch {flip.at}"
     return [Candidate(kind="backport", edited=edited, where="top", words=words, width=0)]
 
 

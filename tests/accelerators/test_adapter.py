@@ -186,10 +186,10 @@ def silent(name: str, /, **members: Any) -> Any:
         (lambda: "x", "gives a str, not an AcceleratorAdapter"),
         (type("Half", (AcceleratorAdapter,), {}), "does not define capabilities, compile, name"),
         (silent("NoInit", __init__=lambda self: None), "does not call super"),
-        (silent("Dies", __init__=lambda self: 1 / 0), "cannot be made: ZeroDivisionError"),
+        (silent("Dies", __init__=lambda self: 1 / 0), "cannot be instantiated: ZeroDivisionError"),
         (silent("Nameless", name=""), "has the name ''"),
         (silent("Dict", capabilities={}), "has capabilities of type dict"),
-        (silent("Asks", capabilities=property(lambda self: 1 / 0)), "does not tell its capabilities"),
+        (silent("Asks", capabilities=property(lambda self: 1 / 0)), "cannot report its capabilities"),
     ],
 )
 def test_a_broken_adapter_is_one_clear_error(loaded: Any, says: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from golden import load_cases  # noqa: E402
 
 FIX = "torch/_decomp/decompositions.py::dropout"
 (DROPOUT,) = load_cases(names=["195422-dropout-returns-its-input"])
-COMPILED = "no piece of torch's Python sources makes the failure go: the change is in compiled code"
+COMPILED = "no change in torch's Python sources fixes the failure: the change is in compiled code"
 
 
 def findings(**change):
@@ -46,7 +46,7 @@ def test_an_answer_is_held_against_the_fix(said, right, confidence) -> None:
 def test_compiled_code_is_right_only_where_the_fix_is_compiled() -> None:
     kernel = "aten/src/ATen/native/cpu/UnaryOpsKernel.cpp::logit_kernel"
     assert changes.rightness([kernel], [], COMPILED) == "compiled"
-    assert changes.rightness([kernel], [], "the time for it was over") == "no"
+    assert changes.rightness([kernel], [], "out of time") == "no"
     assert changes.rightness([kernel], [FIX], "") == "no"
     assert changes.rightness([FIX], [], COMPILED) == "no"
     assert changes.rightness([], [FIX], "") == ""

@@ -534,9 +534,9 @@ def test_the_rung_reaches_the_processes_that_a_script_starts(prober: Prober, tmp
 def test_a_switch_that_the_child_does_not_know_is_refused(prober: Prober, tmp_path: Path, cold: bool) -> None:
     probe = replace(script(tmp_path, "raise SystemExit(3)"), cold=cold)
     for switches, says in (
-        ({"fusions": False}, "the switch fusions is not known"),
-        ({"fresh": 1}, "the switch fresh takes true or false"),
-        ({"together": True}, "the rung kernel does not know the switch together"),
+        ({"fusions": False}, "unknown switch fusions"),
+        ({"fresh": 1}, "switch fresh takes true or false"),
+        ({"together": True}, "rung kernel does not support switch together"),
     ):
         outcome = ask(prober, probe, Rung.KERNEL, **switches)
         assert outcome.status is Status.NOT_APPLICABLE and outcome.notes == (says,)

@@ -125,8 +125,8 @@ def test_a_repro_is_believed_only_if_it_names_the_constraint(tmp_path: Path, tor
         path = tmp_path / "run" / f"{name}.py"
         path.write_text(text)
         verdicts[name] = torch_free(f"repro: {path}").verdict
-    assert verdicts.pop("same") == "run again, it violates the same constraint"
-    assert all("does not show it" in verdict for verdict in verdicts.values()), verdicts
+    assert verdicts.pop("same") == "rerun: violates the same constraint"
+    assert all("does not violate it" in verdict for verdict in verdicts.values()), verdicts
     assert torch_free("no repro could be made: sparse").path is None
     outside = tmp_path / "outside.py"  # what a child says is run only if it lies in the run's folder
     outside.write_text(scripts["same"])
@@ -177,7 +177,7 @@ def test_violations_are_exit_code_1_with_the_users_line_and_a_repro(
     assert {entry["constraint"] for entry in told["violations"]} == {"dtype"}
     assert {os.path.basename(entry["source"]) for entry in told["violations"]} == {"script.py:5"}
     assert told["script_failed"] is None
-    assert [repro["verdict"] for repro in told["repros"]] == ["run again, it violates the same constraint"]
+    assert [repro["verdict"] for repro in told["repros"]] == ["rerun: violates the same constraint"]
     (repro,) = told["repros"]
     assert 0 < repro["operators"] < repro["of"]
     assert Path(repro["path"]).parent == Path(told["folder"]) / "repros"

@@ -271,9 +271,9 @@ def test_the_kernels_are_asked_only_where_values_differ_and_until_an_operator_do
     assert comparison.next_questions([ran(), ran(), ran(status=Status.NOT_APPLICABLE)]) == []
     found = comparison.depth([ran(), ran(), ran(False), ran(True)])
     assert found is not None and found.first is not None
-    assert found.note.startswith("with every intermediate value in memory of its own no operator differs")
+    assert found.note.startswith("no operator differs when every intermediate is materialized")
     assert comparison.unseen([ran(), ran(), ran(status=Status.NOT_APPLICABLE)]) == [
-        "layer by layer there is nothing to show: not here"
+        "no per-operator comparison: not here"
     ]
     comparison.found = same
     assert comparison.next_questions([ran(), ran(), ran(False)]) == []

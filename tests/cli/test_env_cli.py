@@ -225,9 +225,9 @@ def test_prune_by_age_and_by_size_and_by_all(run: FakeRun, wheels: Path, tmp_pat
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("prune", "zz"), "zz is no environment"),
-        (("prune", "--max-size", "much"), "'much' is no size"),
-        (("verify", "zz"), "zz is no environment"),
+        (("prune", "zz"), "zz is not a kept environment"),
+        (("prune", "--max-size", "much"), "'much' is not a size"),
+        (("verify", "zz"), "zz is not a kept environment"),
     ],
 )
 def test_what_makes_no_sense_is_refused(tmp_path: Path, words: tuple[str, ...], says: str) -> None:
@@ -291,7 +291,7 @@ def test_no_interpreter_that_works_is_said(monkeypatch: pytest.MonkeyPatch, tmp_
     made, _ = local_line(monkeypatch, tmp_path, a="")
     with pytest.raises(EnvironmentUnavailable, match="torch does not work"):
         made.releases()
-    with pytest.raises(UsageError, match="is no interpreter"):
+    with pytest.raises(UsageError, match="is not an interpreter"):
         LocalProvider(EnvironmentOptions(pythons=("/no/such/python",)), process.run)
 
 

@@ -170,7 +170,7 @@ def test_words_and_page_tell_what_the_facts_hold() -> None:
     report = CompileReport.from_facts(FACTS)
     text = words.terminal(report)
     assert "1 graph in 1 function, 3 graph breaks, 4 recompilations; compiling took 1.5 s" in text
-    assert "f (<b>.py:3) is compiled again at most calls: 5 compilations" in text
+    assert "f (<b>.py:3) is recompiled on most calls: 5 compilations" in text
     assert "failed guard of compilation 0/0: L['n'] == 3; the value is 4" in text
     assert "2 later compilations are not listed" in text
     html = page.render(report, "slow.py", "2.13.0")

@@ -41,7 +41,7 @@ PROGRAM = Program(path="s.py")
         ((("mock", {"front_end": "main", "back_end": "main", "cores": 1}),), "kernel: one core"),
         (
             (("mock", {"front_end": "main", "trace": True, "by_reference": ["k0000_exp"]}),),
-            "kernel: every layer written down; by the reference: k0000_exp",
+            "kernel: every layer dumped; on the reference: k0000_exp",
         ),
     ],
 )

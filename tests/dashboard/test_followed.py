@@ -67,7 +67,7 @@ def test_a_run_of_a_terminal_is_watched_like_one_of_the_page(board: Dashboard, q
     events = read(board.client().get(f"{live}/events?after=1").text)
     assert [event["event"] for event in events] == ["line", "line", "now", "end"]
     assert [event["id"] for event in events[:2]] == ["2", "3"] and events[0]["data"]["kind"] == "good"
-    assert "before its result was written" in events[-1]["data"]["said"]
+    assert "without writing its result" in events[-1]["data"]["said"]
     assert "Its progress" in board.client().get(page).text
     assert "Running, started elsewhere" not in board.client().get("/").text
 

@@ -491,7 +491,7 @@ class FakeRun:
 
     def _no_repro(self) -> Findings:
         found = self._kernel()
-        found.repro = Repro(why_not="the failure is too rare")
+        found.repro = Repro(why_not="the failure rate is too low")
         return found
 
     def _stopped(self) -> Findings:

@@ -40,7 +40,7 @@ def test_a_word_in_the_source_alone_is_no_reason() -> None:
         ("n == 1.5", "as a tensor"),
         ("L['mode'] == 'train'", "few values"),
         ("len(L['xs']) == 2", "one length"),
-        ("___check_obj_id(L['f'], 140396304871232)", "make it once"),
+        ("___check_obj_id(L['f'], 140396304871232)", "create it once"),
         ("___check_type_id(n, 140360733250048), type=<class 'float'>", "one type"),
         ("GLOBAL_STATE changed: grad_mode ", "gradient mode"),
     ],

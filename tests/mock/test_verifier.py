@@ -229,7 +229,7 @@ BROKEN: list[tuple[str, str, Callable[[], KernelSpec]]] = [
         "argmax yields int64",
         lambda: operand(row_sum("argmax", "-inf"), "out", layout=row_major((ROWS, 1), "fp32")),
     ),
-    ("dtype", "an index is no fp32", lambda: operand(lookup(), "in1", layout=row_major((3,), "fp32"))),
+    ("dtype", "an index cannot be fp32", lambda: operand(lookup(), "in1", layout=row_major((3,), "fp32"))),
     ("dtype", "one format", lambda: operand(product(), "in1", layout=row_major((70, 33), "bf16"))),
     ("space", "the output asks for", lambda: dim(movement(), 1, extent=39)),
     ("space", "k, is reduced", lambda: dim(product(), 2, reduced=False)),

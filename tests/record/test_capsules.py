@@ -175,7 +175,7 @@ def test_a_job_gets_nothing_but_the_standard_library_until_it_compiles() -> None
 
 
 def test_a_number_below_zero_is_refused() -> None:
-    with pytest.raises(ValueError, match="every is a number from 0 on"):
+    with pytest.raises(ValueError, match="every must be >= 0"):
         accel_lab.record.start(every=-1)
 
 
@@ -243,11 +243,16 @@ def test_the_command_hands_the_job_what_the_recording_takes(
             ProcessExit(exit_code=1),
             f"AssertionError: {DIFFERS}",
             True,
-            "it fails by itself, in a fresh process",
+            "the graph alone reproduces the failure, in a fresh process",
         ),
-        (ProcessExit(exit_code=0), "", False, "it does not fail by itself (exit 0)"),
-        (ProcessExit(exit_code=1), "ImportError: no torch", False, "it does not fail by itself (exit 1)"),
-        (ProcessExit(limit="timeout"), "", False, "it was not run to its end (timeout)"),
+        (ProcessExit(exit_code=0), "", False, "the graph alone does not reproduce the failure (exit 0)"),
+        (
+            ProcessExit(exit_code=1),
+            "ImportError: no torch",
+            False,
+            "the graph alone does not reproduce the failure (exit 1)",
+        ),
+        (ProcessExit(limit="timeout"), "", False, "verification was stopped (timeout)"),
     ],
 )
 def test_what_the_run_by_itself_says_of_a_capsule(

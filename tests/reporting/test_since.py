@@ -96,7 +96,7 @@ def test_what_qualifies_the_answer_is_told_once() -> None:
         "fx_passes since 2.5.0",
         "nothing is known after 2.5.0",
         "not complete: interrupted",
-        "all verdicts on the line together are right with a chance of 98.0%",
+        "probability that all verdicts on the line are right: 98.0%",
     ]
 
 
@@ -254,7 +254,7 @@ CHANGE = {
             "the change is celu in torch/_refs/nn/functional/__init__.py (exchanging it moves the "
             "failure, both ways",
         ),
-        ({"both_ways": False}, "it may hide the failure rather than mend it"),
+        ({"both_ways": False}, "it may hide the failure rather than fix it"),
         ({"both_ways": None}, "the other direction gave no answer"),
         ({"complete": False}, "not narrowed down further in the time given"),
         (

@@ -129,7 +129,7 @@ def test_repro_block_without_a_repro(tmp_path: Path) -> None:
     assert terminal.repro_block(FakeRun(tmp_path, "kernel").findings) == ""
     (tmp_path / "none").mkdir()
     assert terminal.repro_block(FakeRun(tmp_path / "none", "no_repro").findings) == (
-        "No smaller repro: the failure is too rare"
+        "No smaller repro: the failure rate is too low"
     )
 
 
@@ -227,7 +227,7 @@ def test_workarounds_are_told_with_their_runs_and_costs(tmp_path: Path) -> None:
         '1. The first release that has the fix (in a shell)\n\n     pip install "torch==2.9.0"\n',
         "     import torch.a\n     torch.a.b()\n",
         "takes 1.5 ms against 3 ms in eager mode (0.50x), 20 µs with the",
-        "failing compile, median of 9 in turn",
+        "failing compile, median of 9 interleaved",
         "Cost: the whole script takes 12.3 s, one run",
         "its values agree with an uncompiled run's",
     ):

@@ -58,7 +58,7 @@ def test_a_ladder_with_rungs_missing_names_no_stage_and_says_which_were_not_run(
     assert found.culprit is None
     assert any("so no stage is named" in line for line in map(line_of, found.warnings))
     assert any(line.startswith("the rungs ") for line in found.unasked)
-    assert "the time was up" in summarise(found)
+    assert "out of time" in summarise(found)
 
 
 def test_what_was_left_unasked_is_in_the_text_and_in_the_json() -> None:
@@ -67,7 +67,7 @@ def test_what_was_left_unasked_is_in_the_text_and_in_the_json() -> None:
     found.artifacts = "/runs/a b"
     found.next_steps = next_steps(found)
     said = paragraph(found, width=200)
-    assert "Left unasked: the time budget" in said
+    assert "Not tested: the time budget" in said
     assert found.unasked and all(line in said for line in unasked_lines(found))
     assert "accel-lab bisect --resume '/runs/a b' --budget" in said
     assert findings_json(found)["unasked"] == found.unasked

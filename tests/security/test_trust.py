@@ -94,7 +94,7 @@ def test_nothing_of_a_bundle_is_run_before_somebody_agrees(
     monkeypatch.setattr(process, "run", started)
     code, out, err = ask(capsys, "verify", "--python", sys.executable, str(bundle))
     assert (code, out) == (2, []) and len(err) == 1 and "--yes" in err[0] and "no terminal" in err[0]
-    with pytest.raises(UsageError, match="nobody agreed"):
+    with pytest.raises(UsageError, match="was not confirmed"):
         verify_bundle(bundle, confirmed=False, python=sys.executable, run=started)
     assert ask(capsys, "verify", "--no-run", str(bundle))[0] == 0
 
@@ -412,7 +412,7 @@ def test_an_unforeseen_exception_is_one_line_with_a_number(
         code, out, err = ask(capsys, "list")
         assert code == 3 and not out and len(err) == 1 and len(err[0]) < 500
         assert "\x1b" not in err[0] and "\u202e" not in err[0]
-        numbers.add(err[0].split("number ")[1].split()[0])
+        numbers.add(err[0].split("internal error ")[1].split()[0])
     assert len(numbers) == 1
     kept = sorted(tmp_path.glob("mistake-*.txt"))
     assert len(kept) == 2 and all("Traceback" in path.read_text() for path in kept)

@@ -191,7 +191,7 @@ def test_what_no_one_foresaw_at_one_release_does_not_end_the_line(
     row = answer(tmp_path, always("ok"))
     assert row.verdict is Verdict.SKIP
     assert row.why.startswith(
-        "a mistake of the lab's own: TypeError: neither str nor None (test_versions.py:"
+        "internal error of accel-lab: TypeError: neither str nor None (test_versions.py:"
     )
 
 

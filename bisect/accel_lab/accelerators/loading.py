@@ -47,7 +47,7 @@ def adapter_from(loaded: Any, what: str = "the adapter") -> AcceleratorAdapter:
         except SettingError:
             raise  # the user's variable is invalid; the adapter is not at fault
         except Exception as error:
-            raise AdapterError(f"{what} cannot be made: {type(error).__name__}: {error}") from error
+            raise AdapterError(f"{what} cannot be instantiated: {type(error).__name__}: {error}") from error
     if not isinstance(made, AcceleratorAdapter):
         raise AdapterError(f"{what} gives a {type(made).__name__}, not an AcceleratorAdapter")
     try:
@@ -55,10 +55,10 @@ def adapter_from(loaded: Any, what: str = "the adapter") -> AcceleratorAdapter:
         capabilities: Any = made.capabilities
     except Exception as error:
         raise AdapterError(
-            f"{what} does not tell its capabilities: {type(error).__name__}: {error}"
+            f"{what} cannot report its capabilities: {type(error).__name__}: {error}"
         ) from error
     if not isinstance(name, str) or not name:
-        raise AdapterError(f"{what} has the name {name!r}, which is no text")
+        raise AdapterError(f"{what} has the name {name!r}, which is not a string")
     if not isinstance(capabilities, AcceleratorCapabilities):
         kind = type(capabilities).__name__
         raise AdapterError(f"{what} has capabilities of type {kind}, not AcceleratorCapabilities")

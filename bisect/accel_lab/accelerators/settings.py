@@ -49,7 +49,7 @@ def read_size(name: str, value: object) -> int:
     number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS and text[-1:] else (text, "")
     if isinstance(value, (bool, float)) or not _is_number(number) or int(number) * _UNITS[unit] < LEAST_BYTES:
         raise SettingError(
-            f"{name} is a number of bytes, at least {LEAST_BYTES}, with K, M, G or T behind it or nothing, "
+            f"{name} is a number of bytes, at least {LEAST_BYTES}, optionally with unit K, M, G or T, "
             f"not {value!r}"
         )
     return int(number) * _UNITS[unit]

@@ -61,7 +61,7 @@ def missing_torch_part(error: Any) -> str:
     else:
         asked = getattr(error, "obj", None) if isinstance(error, AttributeError) else None
         if type(asked).__module__.split(".")[0] == "accel_lab_child":
-            return "this torch asks more of the rung's parts than they have: %s" % error
+            return "this torch uses an attribute that the lab's replacement object lacks: %s" % error
         owner = getattr(asked, "__name__", "") if isinstance(asked, types.ModuleType) else ""
     inner = list(traceback.walk_tb(error.__traceback__))[-1:]
     ours = any(short(frame.f_code.co_filename).startswith("accel_lab_child/") for frame, _ in inner)

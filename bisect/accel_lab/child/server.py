@@ -207,7 +207,10 @@ def _in_child(job: Any) -> Any:
 
     names = shadowed_imports(job["program"])
     if names:
-        raise RuntimeError("%s beside the script: it needs a process of its own" % ", ".join(names))
+        raise RuntimeError(
+            "%s in the script's folder shadows an imported module; a cold process is required"
+            % ", ".join(names)
+        )
     return execute(job)
 
 

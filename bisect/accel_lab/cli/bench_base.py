@@ -65,7 +65,9 @@ def read_base(path: Path) -> Base:
     if found is None:
         raise UsageError(f"there is no file {path}: --compare takes the bench.json of an earlier run")
     if found["schema"] != SCHEMA:
-        raise UsageError(f"{path} is no benchmark of this version: its schema is {found['schema'][:100]!r}")
+        raise UsageError(
+            f"{path} is not a benchmark of this version: its schema is {found['schema'][:100]!r}"
+        )
     environment, settings = found.get("environment"), found["settings"]
     rows = {
         (row["model"], row["backend"]): BaseRow(

@@ -228,12 +228,13 @@ def _words(done: Verified, findings: Findings, made: BundleReport) -> str:
         if flaky and rate is not None:
             chance = (1 - rate) ** tries
             got = (
-                f"none of {tries} tries failed; at its rate of {rate:.0%} that is so in {chance:.0%} of cases"
+                f"0 of {tries} tries failed; at a failure rate of {rate:.0%} that happens by chance in "
+                f"{chance:.0%}"
             )
         return f"run again from a clean folder: NOT the same failure ({got[:300]}{more})"
     how = "same failure"
     if findings.signature is None:
-        how = "it ends well, as recorded"
+        how = "it completes, as recorded"
     elif findings.verdict == "by_design":
         how = "it differs in the same way, by design"
     elif made.hangs_s is not None:

@@ -66,8 +66,8 @@ def _layers(folder: Path) -> Sequence[str]:
 STEPS: tuple[Step, ...] = (
     Step(
         title="Constraints",
-        why="What would the device not take of this script? Asked before anything runs on it: here, that the "
-        "last dimension fills whole sticks of 32 numbers.",
+        why="Which constraints of the device does the script violate? Checked before it runs: here, the last "
+        "dimension must be a multiple of 32.",
         words=lambda folder: [
             "check",
             "--alignment",
@@ -102,8 +102,8 @@ STEPS: tuple[Step, ...] = (
     ),
     Step(
         title="Ladder and smallest repro",
-        why="Which part is it? Front end, back end and transfers are replaced one by one; what fixes it is "
-        "proven, its first wrong kernel named, and the script shrunk.",
+        why="Which part is at fault? Front end, back end and transfers are replaced one at a time; the "
+        "replacement that fixes it is proven, the first wrong kernel is named, and the script is minimized.",
         words=lambda folder: [
             *("bisect", "--accelerator", "mock", "--minimize-for", "20", "--no-verify"),
             *("--out", str(folder / "bisect"), str(folder / SCRIPT)),

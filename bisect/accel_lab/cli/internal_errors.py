@@ -42,9 +42,9 @@ def keep(error: BaseException) -> str:
     number = hashlib.sha256("\n".join([__version__, *places]).encode("utf-8", "replace")).hexdigest()[:8]
     text = "".join(traceback.format_exception(error))
     said = shorten(" ".join(printable(f"{type(error).__name__}: {error}").split()), _MESSAGE)
-    where = _written(f"accel-lab {__version__}, mistake {number}\n\n{text}", number)
+    where = _written(f"accel-lab {__version__}, internal error {number}\n\n{text}", number)
     return (
-        f"a mistake of the lab, number {number} ({said}). "
+        f"internal error {number} ({said}). "
         f"Please report it with the number{f' and with {where}' if where else ''}"
     )
 

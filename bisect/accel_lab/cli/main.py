@@ -19,7 +19,7 @@ from accel_lab.execution.processes.interruptible import INTERRUPTED, StopSignals
 #: Maps a command to its module in ``cli.commands`` and its line of help, so that ``--help`` imports none.
 COMMANDS: dict[str, tuple[str, str]] = {
     "bisect": ("bisect", "Find the stage of the compiler at which a script fails, with evidence."),
-    "minimize": ("minimize", "Shrink a failing script, or a captured graph, to the least that still fails."),
+    "minimize": ("minimize", "Minimize a failing script, or a captured graph."),
     "run": ("run", "Run a script once under one rung of the ladder."),
     "bench": (
         "bench",
@@ -31,7 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "diff": ("diff", "Compare two ways of running a script's compiled regions, value by value."),
     "guards": ("guards", "Report graphs, graph breaks, guards and recompilations of a script."),
     "capture": ("capture", "Write down every layer of the compiler for a script: graphs, loop IR, kernels."),
-    "check": ("check", "Hold a script's graphs to the constraints of an accelerator."),
+    "check": ("check", "Check a script's graphs against the constraints of an accelerator."),
     "report": ("report", "Write the report of an earlier run again, or print where it is."),
     "bundle": ("bundle", "Write the bundle of an earlier run again."),
     "verify": ("verify", "Check a bundle and run it again: MATCH or MISMATCH."),

@@ -183,7 +183,7 @@ class Number(click.FloatRange):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number = float(super().convert(value, param, ctx))
         if not math.isfinite(number):
-            self.fail(f"{value!r} is not a number that can be meant.", param, ctx)
+            self.fail(f"{value!r} is not a valid number.", param, ctx)
         return number
 
 

@@ -51,9 +51,9 @@ def _mock(settings: Mapping[str, Any]) -> str:
     left = {key: value for key, value in settings.items() if value != "" and (key, value) not in _AS_IT_IS}
     more = []
     if left.pop("trace", False):
-        more.append("every layer written down")
+        more.append("every layer dumped")
     if kernels := left.pop("by_reference", None):
-        more.append("by the reference: " + _listed([str(kernel) for kernel in kernels], "kernels"))
+        more.append("on the reference: " + _listed([str(kernel) for kernel in kernels], "kernels"))
     row = next((ask for ask, options in SETTINGS.items() if options == left), None)
     replaced = _pairs(left) if row is None else "" if row is Replacement.MAIN else LABELS[row]
     return "; ".join(filter(None, (replaced, *more)))
@@ -112,19 +112,19 @@ _WORDS: Mapping[str, Callable[[Any], str]] = {
     "off": _left_out,
     "front": _front,
     "bisector": _bisector,
-    "layers": lambda value: "every layer written down",
+    "layers": lambda value: "every layer dumped",
     "trace": lambda value: "torch's structured trace",
     "annotate": lambda value: "kernel lines annotated",
     "sanitize": lambda value: "address sanitizer",
     "divergence": lambda value: "intermediate values compared",
     "python_kernels": lambda value: f"Python kernels: {value}",
     "native_kernels": lambda ops: "native kernel of " + _listed(list(ops), "operators"),
-    "other_random": lambda seed: f"other random numbers (seed {seed})",
-    "other_rounding": lambda number: f"results one unit in the last place off ({number})",
+    "other_random": lambda seed: f"another random seed ({seed})",
+    "other_rounding": lambda number: f"results perturbed by 1 ULP ({number})",
     "shadow": lambda value: "float64 reference",
     "show_pass": lambda name: f"graph around {bare(str(name))}",
     "meta_fix": lambda ops: "meta kernel corrected: " + _listed(list(ops), "operators"),
-    "correct_inputs": lambda value: "inputs of graphs as promised",
+    "correct_inputs": lambda value: "inputs converted to their captured dtypes",
     "meta_eager": lambda value: "meta kernels checked as operators are called",
     "meta_watch": lambda value: "meta kernels checked as Dynamo calls them",
     "contiguous": lambda value: "contiguous inputs for every operator",

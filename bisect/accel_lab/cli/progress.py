@@ -44,7 +44,7 @@ class Progress:
     def __call__(self, event: str, probe: Probe, outcome: Outcome | None) -> None:
         if event == "anew":
             if not self._asks_anew:  # each release of a line has its own folder and repeats the event
-                self.say("The answers in this folder come from another version of the lab: it asks anew.")
+                self.say("The journal is from another version of the lab; all probes are run again.")
             self._asks_anew = True
             return
         with self._lock:

@@ -129,7 +129,7 @@ def _take(fetched: Fetched, folder: Path) -> None:
     release, environment = _release_of(run)
     left = run / FOLDER / folder_name(release)
     if asked is None or not left.is_dir() or left.is_symlink():
-        raise UntrustedFileError(f"what {worker} left of this release is not what the lab writes")
+        raise UntrustedFileError(f"{worker}'s result for this release is malformed")
     runs = {"release": release, "program": asked["program"], "environment": environment, "worker": worker}
     try:
         RemoteRuns.from_json(runs).write(left)

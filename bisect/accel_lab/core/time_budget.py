@@ -100,7 +100,7 @@ class TimeBudget:
     def check(self) -> None:
         """Raises :class:`OutOfTime` if the allowance is used up; the prober checks the deadline."""
         if self._allowance is not None and not self._allowance.has_left():
-            raise OutOfTime("the time for this part of the bisection is up")
+            raise OutOfTime("the time budget of this phase is used up")
 
     def spend(self, seconds: float) -> None:
         """Adds the duration of a run."""

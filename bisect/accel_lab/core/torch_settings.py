@@ -28,7 +28,7 @@ class Setting:
     @property
     def words(self) -> str:
         """The setting in words."""
-        return f"{self.key} switched over" if self.value == FLIP else f"{self.key}={self.value}"
+        return f"{self.key} inverted" if self.value == FLIP else f"{self.key}={self.value}"
 
     @property
     def code(self) -> str:

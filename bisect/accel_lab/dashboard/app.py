@@ -60,9 +60,7 @@ def application(
         ),
         Full: lambda request, error: _message(request, "Not now", f"{error}.", 429),
         HTTPException: _http_error,
-        Exception: lambda request, error: _message(
-            request, "A mistake of the lab", f"{mistake(error)}.", 500
-        ),
+        Exception: lambda request, error: _message(request, "Internal error", f"{mistake(error)}.", 500),
     }
     return Gate(Starlette(routes=routes, exception_handlers=found), access)
 

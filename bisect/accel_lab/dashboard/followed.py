@@ -69,7 +69,7 @@ class FollowedRun:
             )
         kept = kept_run(self._folder, made_by(self._folder))
         if kept is None or kept.verdict == UNFINISHED:
-            return "Nobody works in it any more. It ended before its result was written."
+            return "The run ended without writing its result."
         return f"It has ended: {kept.verdict}."
 
     def lines(self) -> list[Line]:

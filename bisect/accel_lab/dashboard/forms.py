@@ -51,13 +51,13 @@ OPTIONS = (
         label="Time for the bisection",
         pattern=_TIME,
         example="5m",
-        hint="What is known at its end is the answer. Empty: no limit.",
+        hint="At its end the best answer so far is reported. Empty: no limit.",
     ),
     Option(name="timeout", label="Time for one run", pattern=r"\d+(\.\d+)?", example="300", hint="Seconds."),
     Option(name="memory", label="Memory for one run", pattern=r"\d+", example="16384", hint="MB."),
     Option(
         name="minimize-for",
-        label="Time to shrink it",
+        label="Time to minimize it",
         pattern=_TIME,
         example="120s",
         hint="For the smallest script and graph that still fail.",
@@ -67,7 +67,8 @@ OPTIONS = (
         label="Releases of torch",
         pattern=r"[\w.,+]+",
         example="2.4..2.15",
-        hint="Also find the releases that brought and mended the failure. A budget does not go with it.",
+        hint="Also find the releases that introduced and fixed the failure. Cannot be combined with a time "
+        "limit.",
     ),
     Option(
         name="accelerator",
@@ -86,7 +87,7 @@ OPTIONS = (
     Option(name="ablation", label="Switches in the kernel stage", choices=("short", "full")),
     Option(name="cold", label="Every run in a fresh process", flag=True),
     Option(name="signed-zero", label="-0.0 differs from 0.0", flag=True),
-    Option(name="no-minimize", label="Do not shrink the script", flag=True),
+    Option(name="no-minimize", label="Do not minimize the script", flag=True),
     Option(name="no-workarounds", label="Look for no workaround", flag=True),
 )
 
@@ -133,7 +134,7 @@ def bisection_of(fields: Mapping[str, str], places: Places) -> tuple[Path, tuple
         elif option.choices and value not in option.choices:
             raise Misused(f"{option.label}: choose one of {', '.join(option.choices)}.")
         elif option.pattern and not re.fullmatch(option.pattern, value):
-            raise Misused(f"{option.label}: {value!r} is not what is meant; write it like {option.example}.")
+            raise Misused(f"{option.label}: invalid value {value!r}; for example: {option.example}.")
         else:
             words.append(f"--{option.name}={value}")
     return script, ("bisect", *words, "--", str(script), *_arguments(_value(fields, "arguments")))
@@ -152,7 +153,7 @@ def _arguments(text: str) -> list[str]:
 def _value(fields: Mapping[str, str], name: str) -> str:
     value = fields.get(name, "").strip()
     if len(value) > _MOST_VALUE or printable(value) != value or "\n" in value:
-        raise Misused(f"{name}: that is too long, or holds characters that cannot be meant.")
+        raise Misused(f"{name}: that is too long, or contains invalid characters.")
     return value
 
 

@@ -53,10 +53,10 @@ _GROUPS = {
     "versions": "Releases",
     "reduce": "The reducer's work",
     "scripts": "Scripts of the triage",
-    "edited": "Changed scripts",
+    "edited": "Edited scripts",
     "backport": "The piece of a later release",
     "project": "The project in the bundle",
-    "asides": "What the environment says of itself",
+    "asides": "Facts of the environment",
     "lib": "The program that runs a probe",
     "server": "The warm server's log",
 }

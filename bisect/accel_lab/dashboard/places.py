@@ -79,7 +79,7 @@ def script_inside(said: str, roots: tuple[Path, ...]) -> Path:
         if not any(root in real.parents for root in roots):
             continue
         if not stat.S_ISREG(mode) or real.suffix not in SUFFIXES:
-            raise NotThere(f"{said} is not a script: a file that ends in .py or .ipynb is wanted.")
+            raise NotThere(f"{said} is not a script: choose a file that ends in .py or .ipynb.")
         return real
     raise NotThere(f"There is no script {said} inside the roots. Another root is named with --root.")
 

@@ -52,7 +52,7 @@ def run_lab(words: Sequence[str], *, cwd: Path, folder: Path, stop: threading.Ev
         stop=stop,
     )
     lines = (ChildFiles(folder).tail("err.txt", 20_000) or "").strip().splitlines()
-    said = f"{lines[-1] if lines else f'accel-lab {words[0]} said nothing'} ({ended.summary})"
+    said = f"{lines[-1] if lines else f'accel-lab {words[0]} printed nothing'} ({ended.summary})"
     return LabRun(exit_code=ended.exit_code, said=said)
 
 

@@ -106,5 +106,5 @@ def _program(name: str) -> str:
     """Resolves a path or a name on PATH, keeping links, since a venv is recognized by its path."""
     found = shutil.which(os.path.expanduser(name))
     if found is None:
-        raise UsageError(f"{name} is no interpreter: --pythons takes paths, separated by colons")
+        raise UsageError(f"{name} is not an interpreter: --pythons takes paths, separated by colons")
     return os.path.abspath(found)

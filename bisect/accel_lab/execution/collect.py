@@ -138,7 +138,7 @@ def _collect(files: ChildFiles, ended: ProcessExit, *, warm: bool, bare: bool) -
     elif (report := sanitizer.read_report(files)) is not None:
         facts["sanitizer"] = report
     elif not bare and not result and ended.exit_code is not None:
-        notes.append("the program ended by itself without returning to Python (os._exit or the like)")
+        notes.append("the program exited without returning to Python (os._exit or the like)")
     if facts.get("not_applicable"):
         status = Status.NOT_APPLICABLE
         notes.append(str(facts["not_applicable"]))

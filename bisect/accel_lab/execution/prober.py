@@ -119,7 +119,7 @@ class Prober:
             return known
         if end is not None and self.time_budget.clock() >= end:
             self.journal.left_out(probe.key, probe.label)
-            raise OutOfTime(f"not started, because the time was up: {probe.label}")
+            raise OutOfTime(f"not started, as the time is used up: {probe.label}")
         if self.replay:
             if probe.key in self.journal.unasked:
                 raise OutOfTime(f"not started in that run: {probe.label}")
@@ -275,7 +275,7 @@ class Prober:
         warm, crash = self.is_warm and not (probe.cold or probe.bare or probe.edited or sanitized), ""
         if probe.edited is not None and not place.view.shows_edit(probe.edited):
             self.workspace.tidy(place)
-            note = "the script's folder is not shown as a view here, so no changed script can stand in it"
+            note = "edited scripts need a view of the script's folder, which is not available here"
             return Outcome(status=Status.NOT_APPLICABLE, notes=(note,))
         try:
             ended, warm = self._heard(probe, place, warm)
@@ -287,7 +287,7 @@ class Prober:
                 ended, warm = self._heard(probe, place, False)
                 outcome = collected(self.workspace, place, ended, probe, warm=warm)
             if crash:
-                note = f"asked again in a process of its own, because the warm server failed: {crash}"
+                note = f"run again in a fresh process, because the warm server failed: {crash}"
                 outcome = replace(outcome, notes=(*outcome.notes, note))
             if not warm:  # warm runs are too many, and the baseline's cold runs report it
                 outcome = replace(outcome, notes=(*outcome.notes, *self._seen_outside()))

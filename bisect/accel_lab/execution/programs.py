@@ -175,7 +175,7 @@ def must_run_cold(program: Program) -> str:
     names of modules that the server has imported.
     """
     if names := shadowing(program):
-        return f"{', '.join(names)} beside the script is imported in the place of a module of that name"
+        return f"{', '.join(names)} next to the script shadows a module of the same name"
     if program.path is None:
         return ""
     tree = ast.parse(Path(program.path).read_bytes())

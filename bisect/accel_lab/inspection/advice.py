@@ -37,7 +37,7 @@ _BREAKS: tuple[tuple[str, str], ...] = (
     ),
     (
         r"[Cc] (function|extension)|builtin_function_or_method|PyCapsule|pybind|ctypes|not traceable",
-        "make it an operator with torch.library.custom_op and a fake implementation, or call it outside",
+        "wrap it with torch.library.custom_op and a fake implementation, or call it outside",
     ),
     (
         r"numpy|np\.",
@@ -77,7 +77,7 @@ _GUARDS: tuple[tuple[str, str], ...] = (
     ),
     (
         r"___check_obj_id|___check_function_id|\bis\b",
-        "the object is another one at each call: make it once, outside, and pass the same one",
+        "a new object is created for each call: create it once and reuse it",
     ),
     (r"___check_type_id|type\(", "pass arguments of one type"),
     (

@@ -138,7 +138,7 @@ def reduce(problem: LabProblem, plan: Plan) -> Reduced | str:
                 nodes_before=program.nodes,
                 nodes_after=smallest.nodes,
             )
-    return "no captured graph fails by itself: the failure needs what lies around it"
+    return "no captured graph fails by itself: the failure depends on code outside the graph"
 
 
 def script_of_graph(path: Path, folder: Path) -> Path:

@@ -82,7 +82,7 @@ class Minimizer:
             result.why_not = why
             return result
         if program.path is None:
-            result.why_not = "a module run with -m cannot be shrunk: give a script that runs it"
+            result.why_not = "a module run with -m cannot be minimized: give a script that runs it"
             return result
         seconds = max((s.outcome.seconds for s in self._base.steps if s.outcome.warm), default=30.0)
         self._probe = replace(self._probe, limits=limits_for(self._probe.limits, seconds, target))

@@ -177,7 +177,7 @@ class ReproWriter:
                 "it shows another fault, so it is not offered"
             )
             return False
-        outcome = "passes" if answer.bad is Verdict.GOOD else "does not show the failure, nor pass,"
+        outcome = "passes" if answer.bad is Verdict.GOOD else "neither passes nor shows the failure"
         proof.words.append(f"{outcome} on {other.name}, as the script does")
         return True
 

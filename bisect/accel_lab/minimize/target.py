@@ -59,13 +59,13 @@ def target_of(
     if base.target is None:
         return None, "the script does not fail"
     if culprit is not None and culprit.stage is Stage.ENVIRONMENT:
-        return None, "the environment is at fault, not the script: there is nothing to shrink"
+        return None, "the environment is at fault, not the script: there is nothing to minimize"
     if base.hidden and pair is None:
-        return None, "only the untouched script shows the failure, and a reduction has to look at its runs"
+        return None, "the failure disappears under instrumentation, which minimizing needs"
     if base.in_processes:
         return (
             None,
-            "what fails runs in processes that the script starts, and only its own code can be shrunk",
+            "the failure is in a child process; only the script's own code can be minimized",
         )
     attempts = passes = 1
     if base.flaky:
@@ -73,7 +73,7 @@ def target_of(
         if rate < 0.3:
             return (
                 None,
-                "the failure is too rare: a smaller script that passes may be luck",
+                "the failure rate is too low: a passing candidate may be chance",
             )
         attempts = runs_to_see(rate, 0.1)
         passes = attempts

@@ -178,8 +178,8 @@ class MockAdapter(AcceleratorAdapter):
         for value in example_inputs:
             if isinstance(value, torch.Tensor) and value.device.type not in ("cpu", "meta", DEVICE_NAME):
                 raise UnsupportedOnDevice(
-                    f"the mock accelerator takes tensors of the CPU, which it brings to the device itself, "
-                    f"and those of the device {DEVICE_NAME!r}; an input is on {value.device}"
+                    f"the mock accelerator accepts tensors on cpu and {DEVICE_NAME}; "
+                    f"an input is on {value.device}"
                 )
 
     def graph_name(self) -> str:

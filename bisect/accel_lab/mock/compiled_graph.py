@@ -143,6 +143,6 @@ def _refusal(program: Program) -> str:
         for call in program.fallbacks
     ]
     return (
-        f"{program.name}: strict mode (MOCK_STRICT), and operators that the device does not run "
+        f"{program.name}: strict mode (MOCK_STRICT): operators that the device does not support "
         f"({len(lines)}):\n" + "\n".join(lines)
     )

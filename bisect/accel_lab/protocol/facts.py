@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, TypedDict
 
 #: ``(what, real, fake)`` of a mismatch where the run ended inside the meta kernel.
-NO_META_RESULT = ("outcome", "a result", "the run ended inside it")
+NO_META_RESULT = ("outcome", "returns", "did not return")
 
 
 class ChildFacts(TypedDict, total=False):

@@ -43,7 +43,7 @@ class Job(TypedDict):
 def job_error(job: Mapping[str, Any]) -> str:
     """Returns why a child refuses the job (protocol version, rung or switches); empty if it accepts."""
     if job.get("protocol") != PROTOCOL:
-        return "the lab speaks protocol %s, its child %d" % (job.get("protocol"), PROTOCOL)
+        return "protocol mismatch: lab %s, child %d" % (job.get("protocol"), PROTOCOL)
     if job["rung"] not in [rung.value for rung in Rung]:
-        return "the rung %s is not known" % job["rung"]
+        return "unknown rung %s" % job["rung"]
     return switch_error(job["rung"], job["switches"])

@@ -46,7 +46,7 @@ _CACHED = (Rung.UNCOMPILED, Rung.DYNAMO, Rung.KERNEL)
 _RECORDS = (
     # Which parts of the compiler run.
     SwitchRecord("inductor", _TABLE, "Inductor's settings"),
-    SwitchRecord("off", _TABLE, "left out"),
+    SwitchRecord("off", _TABLE, "switched off"),
     SwitchRecord("hold", _TABLE, "regions kept on a rung"),
     SwitchRecord("fresh", _FLAG, "all compiled code forgotten before each call"),
     SwitchRecord("caches", _NAMES, "torch's caches on", rungs=_CACHED),
@@ -65,7 +65,7 @@ _RECORDS = (
     ),
     SwitchRecord("native_kernels", _NAMES, "without the Python kernels of"),
     SwitchRecord("meta_fix", _NAMES, "corrected meta kernels of"),
-    SwitchRecord("correct_inputs", _FLAG, "graphs get inputs of the types that they were captured with"),
+    SwitchRecord("correct_inputs", _FLAG, "inputs converted to their captured dtypes"),
     # How kernels are generated and run.
     SwitchRecord("strict_math", _FLAG, "C++ without relaxed floating-point rules"),
     SwitchRecord("sanitize", _FLAG, "C++ with the address sanitizer"),
@@ -76,9 +76,7 @@ _RECORDS = (
     SwitchRecord("shadow", _FLAG, "a float64 run alongside"),
     SwitchRecord("measure", _FLAG, "time and memory measured, nothing recorded"),
     SwitchRecord("compile_log", _FLAG, "compilations, guards and graph breaks noted, nothing recorded"),
-    SwitchRecord(
-        "layers", _FLAG, "every graph of the compiler written down, nothing recorded", rungs=_LAYERED
-    ),
+    SwitchRecord("layers", _FLAG, "every graph of the compiler dumped, nothing recorded", rungs=_LAYERED),
     SwitchRecord("trace", _FLAG, "torch's structured trace written, nothing recorded", rungs=_LAYERED),
     SwitchRecord("meta_eager", _FLAG, "meta kernels checked"),
     SwitchRecord("meta_watch", _FLAG, "meta kernels checked as Dynamo calls them"),
@@ -99,8 +97,8 @@ _RECORDS = (
         "disable_everywhere", _FLAG, "no torch.compile in processes that it starts", rungs=(Rung.UNCOMPILED,)
     ),
     SwitchRecord("other_processes", _FLAG, "the Python processes that the script starts as well"),
-    SwitchRecord("other_random", _NUMBER, "other random numbers"),
-    SwitchRecord("other_rounding", _NUMBER, "other roundings"),
+    SwitchRecord("other_random", _NUMBER, "another random seed"),
+    SwitchRecord("other_rounding", _NUMBER, "perturbed rounding"),
     # Accelerators.
     SwitchRecord("mock", _TABLE, "the mock accelerator"),
     SwitchRecord("adapter", _TABLE, "the accelerator"),
@@ -120,15 +118,15 @@ def switch_error(rung: str, switches: Mapping[str, Any]) -> str:
     for name, value in switches.items():
         record = SWITCHES.get(name)
         if record is None:
-            return "the switch %s is not known" % name
+            return "unknown switch %s" % name
         if not any(_fits(value, shape) for shape in record.shapes):
-            return "the switch %s takes %s" % (name, " or ".join(shape.value for shape in record.shapes))
+            return "switch %s takes %s" % (name, " or ".join(shape.value for shape in record.shapes))
         if isinstance(value, dict) and record.keys:
             strange = sorted(set(value) - set(record.keys))
             if strange:
-                return "the switch %s does not know %s" % (name, ", ".join(strange))
+                return "switch %s has no key %s" % (name, ", ".join(strange))
         if record.rungs and rung not in record.rungs:
-            return "the rung %s does not know the switch %s" % (rung, name)
+            return "rung %s does not support switch %s" % (rung, name)
     return ""
 
 

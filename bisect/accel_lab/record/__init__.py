@@ -86,7 +86,7 @@ def _sampling(
     }
     for name, value in values.items():
         if value < 0:
-            raise ValueError(f"accel_lab.record: {name} is a number from 0 on, not {value}")
+            raise ValueError(f"accel_lab.record: {name} must be >= 0, got {value}")
     return values
 
 
@@ -95,9 +95,7 @@ def _verify_apart(path: str) -> None:
     from accel_lab.child.capsule.main import say
     from accel_lab.execution.processes.process import start_apart
 
-    say(
-        f"accel-lab record: kept {path}; it is run by itself in a process of its own (see capsule.json there)"
-    )
+    say(f"accel-lab record: saved {path}; verifying it in a separate process (result in capsule.json)")
     root = str(Path(__file__).resolve().parents[2])
     # Without the job's ranks, as the capsule's script is not distributed.
     env = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}

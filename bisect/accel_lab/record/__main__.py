@@ -22,7 +22,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--hang", type=float, default=600.0, help="keep a call of more seconds than that (0: none)"
     )
-    made.add_argument("--no-verify", action="store_true", help="do not run a capsule by itself meanwhile")
+    made.add_argument("--no-verify", action="store_true", help="do not verify capsules meanwhile")
     made.add_argument("--finish", metavar="CAPSULE", help=argparse.SUPPRESS)
     made.add_argument("script", nargs="?")
     made.add_argument("args", nargs=argparse.REMAINDER)
@@ -39,7 +39,7 @@ def main() -> int:
         finish_capsule(Path(given.finish), sys.executable)
         return 0
     if not given.script or not os.path.isfile(given.script):
-        made.error(f"{given.script or 'SCRIPT'} is no file: name a Python script")
+        made.error(f"{given.script or 'SCRIPT'} is not a file: name a Python script")
     try:
         sampling = _sampling(
             given.every, given.first, given.memory_mb, given.disk_mb, given.capsules, given.hang

@@ -130,11 +130,11 @@ def _verify(capsule: Capsule, python: str, timeout_s: float) -> tuple[bool, str]
         ended, stderr = _run(capsule.folder, python, timeout_s)
         reproduced = _reproduced(capsule, ended, stderr)
         if reproduced:
-            return True, f"it fails by itself, in a fresh process ({_how(ended)})"
+            return True, f"the graph alone reproduces the failure, in a fresh process ({_how(ended)})"
         if ended.limit is not None:
             again = command_line("accel-lab", "verify", "--timeout", f"{4 * timeout_s:g}", capsule.folder)
-            return False, f"it was not run to its end ({ended.limit}): run it again with `{again}`"
-        said = f"it does not fail by itself ({_how(ended)}): what lies around the graph takes part"
+            return False, f"verification was stopped ({ended.limit}): retry with `{again}`"
+        said = f"the graph alone does not reproduce the failure ({_how(ended)})"
     return False, said
 
 

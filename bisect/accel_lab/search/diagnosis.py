@@ -302,7 +302,7 @@ class Diagnosis(Bisection):
             with self._time.allow(self._after_stage):
                 self._other_faults(base, first)
         except OutOfTime:
-            self._time.note_unasked("whether another fault lies behind the first one")
+            self._time.note_unasked("whether there is a second fault")
 
     def _other_faults(self, base: Baseline, first: Answer) -> None:
         """Tests whether the script still fails with the first culprit's regions held on a good rung."""

@@ -101,7 +101,7 @@ def between(ladder: Sequence[Step], missing: Sequence[Rung]) -> str:
     reading = read_steps([step for step in ladder if step.rung not in missing])
     passes = f"passes at {reading.last_good} and fails" if reading.last_good is not None else "fails"
     return (
-        f"the time was up before the ladder was complete: the script {passes} at "
+        f"out of time before the ladder was complete: the script {passes} at "
         f"{reading.start or Rung.KERNEL}, and {', '.join(rung.value for rung in missing)} "
         f"{'was' if len(missing) == 1 else 'were'} not run, so no stage is named"
     )

@@ -40,8 +40,7 @@ def with_short_timeout(probe: Probe, target: Signature | None) -> Probe:
 
 #: Note for a script that is judged without recording.
 NOT_RECORDED = (
-    "the script ends otherwise where the lab records what its compiled regions take and return, which keeps "
-    "tensors alive and needs memory, so nothing was recorded"
+    "recording changes how the script ends (it keeps tensors alive and needs memory), so nothing was recorded"
 )
 
 

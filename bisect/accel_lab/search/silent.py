@@ -54,7 +54,9 @@ def compare_silent(lab: Lab, probe: Probe, baseline: Baseline, cold: Outcome) ->
     last = baseline.steps[-1]
     baseline.steps[-1] = replace(last, verdict=Verdict.BAD, failures=1, signature=baseline.target)
     # A plain run records nothing, so it neither supports nor contradicts wrong numbers.
-    baseline.steps[0] = replace(baseline.steps[0], note="ends well; wrong numbers are seen by recording only")
+    baseline.steps[0] = replace(
+        baseline.steps[0], note="completes; wrong values are only seen with recording"
+    )
     baseline.tally = Tally(runs=1, failures=1)
 
 

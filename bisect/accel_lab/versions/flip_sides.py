@@ -108,7 +108,7 @@ def good_side(session: ReleaseSession, target: TargetFailure, budget: float) -> 
             f"{'fails' if len(failing) == 1 else 'fail'}: the fault may be hidden there rather than fixed"
         )
     elif ladder[-1].verdict is Verdict.BAD:
-        warnings.append(f"torch {session.version} passed at first and failed when the ladder was run")
+        warnings.append(f"torch {session.version} passed before and failed when the ladder was run")
     return Side(
         version=session.version, ladder=tuple(ladder), warnings=tuple(warnings), top=ladder[-1].outcome
     )

@@ -80,9 +80,7 @@ class ReleaseLine:
                 request.spec, self.provider.releases(pre=request.options.pre)
             )
             if not self.releases:
-                raise UsageError(
-                    f"--versions {request.spec}: no release of torch is among those that can be had"
-                )
+                raise UsageError(f"--versions {request.spec}: no release of torch in it is available")
         except BaseException:
             self.close()
             raise

@@ -123,7 +123,7 @@ def _reason(error: Exception) -> str:
         return str(error)
     place = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{Path(place.filename).name}:{place.lineno}"
-    return f"a mistake of the lab's own: {type(error).__name__}: {error} ({where})"
+    return f"internal error of accel-lab: {type(error).__name__}: {error} ({where})"
 
 
 def skipped(version: str, why: str, began: float, environment: Environment | None = None) -> Tested:

@@ -43,7 +43,7 @@ def answered(
             with _replayed(sessions, version, runs) as session:
                 return ask(session)
         except Unanswered as error:
-            listener("judged", version, f"is asked here as well: {error}")
+            listener("judged", version, f"is run here as well: {error}")
     with sessions.here if runs is not None else nullcontext():
         sessions.made(version, pins, listener)
         with sessions.session(version, pins) as session:

@@ -83,7 +83,7 @@ BACKENDS: dict[str, Backend] = {
     backend.name: backend
     for backend in (
         Backend(name="eager", title="not compiled"),
-        Backend(name="dynamo", title='backend="eager": the captured graph, run as it is', target="eager"),
+        Backend(name="dynamo", title='backend="eager": the captured graph, run unchanged', target="eager"),
         Backend(name="aot", title='backend="aot_eager": + AOTAutograd', target="aot_eager"),
         Backend(name="inductor", title='backend="inductor": generated kernels', target="inductor"),
         Backend(

@@ -138,7 +138,7 @@ def measure(job: Any, answer: Answer) -> None:
     if target == "inductor":
         facts["kernels"] = meters.generated_kernels()
     if target and not facts["graphs"]:
-        facts["notes"].append("no graph was captured: what ran was eager")
+        facts["notes"].append("no graph was captured; the model ran eagerly")
 
 
 def _compiler(backend: Any) -> Any:

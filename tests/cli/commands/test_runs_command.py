@@ -68,7 +68,7 @@ def test_all_takes_both_kinds_and_leaves_the_rest(home: Path) -> None:
 
 
 def test_clean_asks_and_takes_no_for_an_answer(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UsageError, match="1 run would be removed, and nobody can be asked here: add --yes"):
+    with pytest.raises(UsageError, match="no terminal to confirm on: add --yes to remove 1 run"):
         CliRunner().invoke(clean, ["one"], standalone_mode=False, catch_exceptions=False)
     monkeypatch.setattr("accel_lab.cli.commands.clean_command.can_ask", lambda: True)
     CliRunner().invoke(clean, ["one"], input="n\n", standalone_mode=False, catch_exceptions=False)

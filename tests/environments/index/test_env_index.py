@@ -292,8 +292,8 @@ def test_the_block_in_a_script_is_read(tmp_path: Path) -> None:
         ("# /// script\n# dependencies = 'x'\n# ///\n", "must be a list"),
         ("# /// script\n# = 3\n# ///\n", "is not valid TOML"),
         ("# /// script\n# x = 1\n# ///\n\n# /// script\n# x = 1\n# ///\n", "2 `# /// script` blocks"),
-        ("# /// script\n# dependencies = ['-r x']\n# ///\n", "is no requirement"),
-        ("# /// script\n# dependencies = ['a b']\n# ///\n", "is no requirement"),
+        ("# /// script\n# dependencies = ['-r x']\n# ///\n", "is not a requirement"),
+        ("# /// script\n# dependencies = ['a b']\n# ///\n", "is not a requirement"),
     ],
 )
 def test_a_bad_block_is_one_line(tmp_path: Path, text: str, says: str) -> None:
@@ -315,7 +315,7 @@ def test_a_requirements_file_is_read_with_those_that_it_includes(tmp_path: Path)
     )
     assert read_requirements(main)[-2:] == ["numpy==1.26.4", "torch"]
     assert read_requirements(main)[0] == f"timm @ {(tmp_path / 'timm.whl').as_uri()}"
-    with pytest.raises(UsageError, match="is no requirement"):
+    with pytest.raises(UsageError, match="is not a requirement"):
         gather((), (main,))
 
 

@@ -156,7 +156,7 @@ def test_what_a_copy_cannot_keep_is_put_back_and_said(tmp_path: Path) -> None:
     assert (kept / "log.txt").read_text() == "old past"
     assert (kept / "state.bin").read_text() == "past"
     (note,) = outcome.notes
-    assert "log.txt, state.bin (put back" in note and "notes.md" not in note
+    assert "log.txt, state.bin (restored" in note and "notes.md" not in note
     assert len(again.notes) == 1
 
 
@@ -316,7 +316,7 @@ def test_a_changed_script_stands_in_the_place_of_the_users_own(tmp_path: Path, k
     with Prober(python=sys.executable, workspace=workspace, workers=1) as prober:
         changed, own = prober.ask(probe), prober.ask(plain)
     if kind == LINKS:
-        assert changed.status is Status.NOT_APPLICABLE and "no changed script" in changed.notes[0]
+        assert changed.status is Status.NOT_APPLICABLE and "edited scripts need" in changed.notes[0]
     else:
         assert printed(changed) == f"changed {script}\n", printed(changed, "stderr.txt")
     assert printed(own) == "mine\n"

@@ -845,7 +845,7 @@ def test_rerun_without_torch_is_2(tmp_path: Path) -> None:
         env={**os.environ, "PYTHON": "/nonexistent/python"},
     )
     assert shell.returncode == 2
-    assert "is no program" in shell.stdout
+    assert "is not a program" in shell.stdout
 
 
 def test_rerun_normalises_as_the_lab_does(tmp_path: Path) -> None:

@@ -395,7 +395,7 @@ def test_the_repro_comes_right_after_the_verdict(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("shape", "words"),
     [
-        ("no_repro", "There is none: the failure is too rare."),
+        ("no_repro", "There is none: the failure rate is too low."),
         ("stopped", "not verified"),
         ("stopped", "It was seen to fail while it was made; it was not run again in a fresh process."),
     ],

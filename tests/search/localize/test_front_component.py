@@ -167,7 +167,7 @@ def test_the_line_that_must_be_traced_is_found(guilty: int, size: int) -> None:
     assert named.component is not None
     assert (named.component.kind, named.component.name) == ("line", f"a.py:{2 * guilty + 2}-{2 * guilty + 3}")
     assert named.component.confidence is Confidence.PROVEN
-    assert "ended before line" in words_of(named.evidence[-1])
+    assert "ends before line" in words_of(named.evidence[-1])
     (exhibit,) = named.exhibits[-1:]
     assert exhibit.marked == (2 * guilty + 1, 2 * guilty + 2)
     assert len(lab.asked) <= MOST

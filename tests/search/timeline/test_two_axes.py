@@ -37,7 +37,8 @@ def test_since_and_fixed_by_a_change_below() -> None:
         },
     )
     assert found.sentence == (
-        "fx_passes since 2.5.0; fixed in 2.9.0 by a change below fx, which hides it rather than mends it"
+        "fx_passes since 2.5.0; fixed in 2.9.0 by a change below fx, which hides the fault rather than "
+        "fixing it"
     )
     assert found.stages == ("fx_passes", "fx_passes")
     assert found.same is True

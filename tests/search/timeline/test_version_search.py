@@ -266,7 +266,7 @@ def test_an_interruption_keeps_what_is_known() -> None:
     ]
     (flip,) = found.flips
     assert flip.kind == "introduced"
-    assert any(note.startswith("not asked: ") for note in flip.notes)
+    assert any(note.startswith("not run: ") for note in flip.notes)
 
 
 def test_an_answer_beside_the_interruption_is_kept() -> None:
@@ -295,15 +295,15 @@ def test_no_more_questions_than_allowed(pattern: str, most: int) -> None:
     if versions.complete:
         check(pattern, versions, judge)
     else:
-        assert versions.why == f"stopped after {most} releases, as was asked"
+        assert versions.why == f"stopped at the requested limit of {most} releases"
 
 
 def test_a_search_that_was_stopped_gives_a_range() -> None:
     versions, judge = search("GGGGGGBBBB", most_probes=2)
-    assert (versions.complete, versions.why) == (False, "stopped after 2 releases, as was asked")
+    assert (versions.complete, versions.why) == (False, "stopped at the requested limit of 2 releases")
     (flip,) = versions.flips
     assert flip.between == tuple(judge.line[1:9])
-    assert flip.notes == ("not asked: 2.1.0 to 2.8.0 (8 releases)",)
+    assert flip.notes == ("not run: 2.1.0 to 2.8.0 (8 releases)",)
     assert judge.prefetched == []
 
 

@@ -56,7 +56,7 @@ class ScratchpadConstraint(Constraint):
                     node=node,
                     message=f"reduces {list(extents(tensor) or ())}: one column of sticks takes "
                     f"{amount(held)}, a scratchpad {amount(self.bytes)}",
-                    change="reduce in two steps; else it works from device memory, slowly",
+                    change="reduce in two steps; otherwise it runs from device memory, which is slow",
                 )
 
 
@@ -113,9 +113,10 @@ class SpanConstraint(Constraint):
             if share > self.bytes:
                 yield Finding(
                     node=node,
-                    message=f"one core walks {amount(share)} of {list(size or ())}, "
-                    f"its span is {amount(self.bytes)}",
-                    change="split it, or choose extents that more cores divide; else it is done in steps",
+                    message=f"one core addresses {amount(share)} of {list(size or ())}, "
+                    f"more than its span of {amount(self.bytes)}",
+                    change="split it, or use extents divisible by more cores; otherwise it runs in several "
+                    "steps",
                 )
                 return
 

@@ -107,7 +107,8 @@ class LayoutConstraint(Constraint):
                 yield Finding(
                     node=node,
                     message=f"the sticks of the result lie along dimension {after} of {tensor.dim()}",
-                    change="keep the last dimension last; else it is restickified where a kernel needs it",
+                    change="keep the last dimension last; otherwise a restickify kernel is inserted where "
+                    "needed",
                 )
 
 
@@ -155,7 +156,7 @@ class AlignmentConstraint(Constraint):
             which = "the last dimension" if odd == [last] else f"dimension {', '.join(map(str, odd))}"
             yield Finding(
                 node=node,
-                message=f"{which} of {list(size)} is no multiple of {self.multiple}",
+                message=f"{which} of {list(size)} is not a multiple of {self.multiple}",
                 change=f"pad it to {', '.join(map(str, wanted))}",
             )
 
@@ -212,7 +213,9 @@ class OperatorConstraint(Constraint):
         if node.op == "call_method" and not hasattr(torch.Tensor, str(target)):
             return f"the method {target} is unknown"
         if node.op == "call_function" and not _of_torch(target):
-            return f"{entries[0] or repr(target)} is not a function of torch, and unknown to the device"
+            return (
+                f"{entries[0] or repr(target)} is not a function of torch, and the device does not support it"
+            )
         return ""
 
     def _of_aten(self, node: torch.fx.Node) -> str:
@@ -220,14 +223,15 @@ class OperatorConstraint(Constraint):
         if str(target) == "with_effects" and len(node.args) > 1:
             target = node.args[1]  # the operator that the effect token orders
         if not isinstance(target, torch._ops.OpOverload):
-            return f"{getattr(target, '__name__', target)} is no ATen operator, and unknown to the device"
+            name = getattr(target, "__name__", target)
+            return f"{name} is not an ATen operator, and the device does not support it"
         reason = self.lacks(target) if self.lacks is not None else ""
         if reason and torch.Tag.nondeterministic_seeded in target.tags:
             return reason
         if not target._schema.returns or (is_traced(node) and traced(node) is None):
             return ""  # an assertion
         if not is_traced(node):
-            return "the graph does not say what it yields"
+            return "the node has no traced value"
         return reason
 
 

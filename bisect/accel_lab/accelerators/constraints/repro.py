@@ -162,7 +162,7 @@ def repro_script(
 ) -> str:
     """Returns the script's text. Raises CannotWrite."""
     if target is None:
-        raise CannotWrite("a constraint that is an object of the program cannot be written down")
+        raise CannotWrite("a constraint passed as a Python object has no name that a script can use")
     writer = _Writer()
     main = writer.module(graph_module, "Region")
     lines = [f"    {writer.value(value)}," for value in inputs]
@@ -217,7 +217,7 @@ class _Writer:
                 not all(part.isidentifier() and not keyword.iskeyword(part) for part in path.split("."))
                 or "." in path
             ):
-                raise CannotWrite(f"the graph takes {path} from a module inside it")
+                raise CannotWrite(f"the graph reads {path} from a nested module")
             value = getattr(graph_module, path)
             if isinstance(value, torch.fx.GraphModule):
                 found[path] = f"{self.module(value, f'{name}_{path}')}()"
@@ -232,7 +232,7 @@ class _Writer:
     def _standard(self, module: torch.nn.Module) -> str:
         if type(module).__module__.startswith("torch.nn.modules.") and not list(module.children()):
             return f"torch.nn.{module!r}"
-        raise CannotWrite(f"the graph calls a {type(module).__name__}, whose code it does not have")
+        raise CannotWrite(f"the graph calls module {type(module).__name__}, whose code is not in the graph")
 
     def value(self, value: Any) -> str:
         """Returns the expression for an input or an attribute. Raises CannotWrite."""

@@ -312,7 +312,7 @@ def summary_line(recording: Recording) -> str:
     """Returns the summary of a recording as one line."""
     done = recording.summary()
     rest = "".join("; %d calls not checked: %s" % (n, why) for why, n in sorted(done["unchecked"].items()))
-    kept = "; kept: %s" % ", ".join(done["capsules"]) if done["capsules"] else "; nothing was wrong"
+    kept = "; kept: %s" % ", ".join(done["capsules"]) if done["capsules"] else "; no failures"
     return "accel-lab record: %d graphs, %d calls checked in %.1f s%s%s" % (
         done["graphs"],
         done["checked"],

@@ -53,9 +53,9 @@ class DynamoHooks:
         Raises ``NotApplicable`` if this torch lacks a hook or a setting that the switch needs.
         """
         if not dynamo.hook_frames(self._runs_as_it_is, self._compiling) and self.eager:
-            raise NotApplicable("this torch has no place to leave single frames uncompiled")
+            raise NotApplicable("this torch cannot leave single frames uncompiled")
         if not dynamo.hook_inlining(self._inlining) and self.eager:
-            raise NotApplicable("this torch has no place to keep single functions from being inlined")
+            raise NotApplicable("this torch cannot keep single functions from being inlined")
         dynamo.hook_guards(self._guarded)
         if self.lines is not None:
             self.lines.install()

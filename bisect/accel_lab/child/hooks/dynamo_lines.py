@@ -34,7 +34,7 @@ class Lines:
         Raises ``NotApplicable`` if ``stop`` is set and this torch lacks the hook.
         """
         if not hook_steps(self._at) and self.stop is not None:
-            raise NotApplicable("this torch has no place to end the trace of a frame")
+            raise NotApplicable("this torch cannot break the graph at a line")
 
     def _at(self, trace: Any) -> None:
         place = trace.instruction_pointer

@@ -158,7 +158,7 @@ def _subclasses(kind: Any) -> List[Any]:
 
 def _left_alone(*args: Any, **kwargs: Any) -> Any:
     """Temporary target of a node that must not be reinplaced; the real one is restored after the pass."""
-    raise AssertionError("a node was run under a stand-in for its operator")
+    raise AssertionError("a node was run with a replacement for its operator")
 
 
 def _reinplaceable(reinplace: Any, node: Any) -> Any:

@@ -80,7 +80,7 @@ def _inner_compile(
     with _LOCK, inductor.for_interpreted_kernels(scheduled), replaced:
         compiled = inductor.compile_inner(gm, example_inputs, **kwargs)
     if has_work and not reached:
-        raise RuntimeError("Inductor never came to its lowering, so the loop interpreter saw nothing")
+        raise RuntimeError("Inductor did not reach its lowering: the loops rung is inconclusive")
     return compiled
 
 

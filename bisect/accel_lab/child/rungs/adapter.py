@@ -94,7 +94,7 @@ class AdapterRung:
         for way in adapter.rungs():
             if way.name == self._way:
                 return adapter.backend_at(way)
-        raise NotApplicable("the adapter %s has no way called %s" % (self._name, self._way))
+        raise NotApplicable("adapter %s has no rung %s" % (self._name, self._way))
 
     def _part_options(self, adapter: Any) -> Dict[str, Any]:
         if not self._part:

@@ -32,7 +32,7 @@ class Builder(RungBuilder):
                 except inductor.LoweringReached as reached:
                     last = reached.gm
             if last is None:
-                raise NotApplicable("Inductor never came to its lowering, so the fx rung saw nothing")
+                raise NotApplicable("Inductor did not reach its lowering: the fx rung is inconclusive")
             ladder.reached.add("fx")
             ladder.save_graph("post_grad", last)
             return interpreted(last, contiguous=bool(ladder.switches.get("contiguous")))

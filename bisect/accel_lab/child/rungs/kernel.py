@@ -46,19 +46,19 @@ def open_kernels(ladder: Any) -> None:
     switches = ladder.switches
     install_choices(ladder.subsystems)
     if switches.get("before_compiler") and not compilers.stop_before_compiler(ladder.on_compiler):
-        raise NotApplicable("where this torch starts the native compiler is not known")
+        raise NotApplicable("this torch cannot be stopped before the native compiler")
     if switches.get("annotate"):
         from ..hooks.kernel_lines import Annotator
 
         ladder.annotator = Annotator(ladder.subsystems)
         if not ladder.annotator.install():
-            raise NotApplicable("this torch does not say where the lines of a kernel come from")
+            raise NotApplicable("this torch cannot map kernel lines to nodes")
     if switches.get("divergence"):
         from ..capture.divergence import Divergence
 
         ladder.divergence = Divergence(switches["divergence"])
         if not ladder.divergence.install():
-            raise NotApplicable("the buffers between kernels cannot be had from this torch")
+            raise NotApplicable("this torch gives no access to buffers between kernels")
 
 
 class GraphNoted(Backend):

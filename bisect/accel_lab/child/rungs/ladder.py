@@ -93,18 +93,18 @@ class Ladder:
         bisector = self.switches.get("bisector")
         if bisector:
             if not start_bisector(bisector["backend"], bisector["subsystem"], bisector["max"]):
-                raise NotApplicable("this torch has no compiler bisector to ask")
+                raise NotApplicable("this torch has no CompilerBisector")
         elif not self.subsystems.install() and self.switches.get("off"):
-            raise NotApplicable("this torch has no places to switch single applications off")
+            raise NotApplicable("this torch has no hook to switch single passes or lowerings off")
         if rungs.Rung(self.rung).record.builder and not bisector:
             self._builder(self.rung).prepare()
         if self.switches.get("strict_math") and not compilers.strict_math():
-            raise NotApplicable("the compiler flags of this torch are not known")
+            raise NotApplicable("the compiler flags of this torch are unknown")
         headers = (self.switches.get("mixed_sources") or {}).get("headers")
         if headers and not compilers.include_first(lay_out(headers, self.artifacts.home)):
-            raise NotApplicable("the include paths of this torch's C++ compiler are not known")
+            raise NotApplicable("the include paths of this torch's C++ compiler are unknown")
         if self.switches.get("sanitize") and not compilers.sanitize_kernels():
-            raise NotApplicable("the compiler flags of this torch are not known")
+            raise NotApplicable("the compiler flags of this torch are unknown")
         if self.switches.get("layers"):
             from ..hooks.layers import Layers
 

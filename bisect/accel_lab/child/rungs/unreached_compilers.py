@@ -113,9 +113,7 @@ class Entries:
         row["running"] += 1
         if by_user and not row["by_user"]:
             row["by_user"] = True
-            self._notes.append(
-                "%s was called: the ladder does not reach it, only torch.compile regions are covered" % name
-            )
+            self._notes.append("%s was called; accel-lab only covers torch.compile regions" % name)
         if self._writes < MAX_WRITES:
             self._writes += 1
             write_json(os.path.join(self._folder, "entries.json"), list(self._rows.values()))

@@ -45,18 +45,18 @@ from accel_lab.search.timeline.metric_judge import METRICS, parse_worse_by
     show_default=True,
     help="Time to spend on the smallest script and graph that still fail the same way.",
 )
-@click.option("--no-minimize", is_flag=True, help="Do not shrink anything.")
+@click.option("--no-minimize", is_flag=True, help="Do not minimize anything.")
 @click.option(
     "--workarounds-for",
     type=Duration(),
-    help="Time to spend on ways around the failure, each run in your script. "
+    help="Time to spend on workarounds, each run in your script. "
     "[default: under half of what the bisection took]",
 )
-@click.option("--no-workarounds", is_flag=True, help="Do not look for a way around the failure.")
+@click.option("--no-workarounds", is_flag=True, help="Do not look for workarounds.")
 @click.option(
     "--versions",
     metavar="SPEC",
-    help="Also find the releases of torch that brought the failure and that mended it: 2.4..2.15, 2.6.0, "
+    help="Also find the releases of torch that introduced and fixed the failure: 2.4..2.15, 2.6.0, "
     "all, minor, or some of them with commas between.",
 )
 @click.option(
@@ -100,7 +100,7 @@ from accel_lab.search.timeline.metric_judge import METRICS, parse_worse_by
     "--budget",
     "budget_s",
     type=Duration(),
-    help="Time for the whole bisection on one build; what is known at its end is the answer. "
+    help="Time for the whole bisection on one build; at its end the best answer so far is reported. "
     "[default: no limit for the stage, 12 plain runs for what follows it]",
 )
 @click.option(
@@ -163,7 +163,9 @@ def command(
             if metric is not None and engine is not None:
                 raise UsageError("--metric compares the numbers of one machine: leave out --engine")
             if versions is not None and accelerator:
-                raise UsageError("--accelerator does not go with --versions: use accel-lab matrix for both")
+                raise UsageError(
+                    "--accelerator cannot be combined with --versions: use accel-lab matrix for both"
+                )
             request = replace(
                 given.request(),
                 options=Options(ablation=ablation, components=components, time_s=budget_s),

@@ -59,7 +59,7 @@ _INSTEAD = {
     "words_file",
     type=click.Path(exists=True, dir_okay=False, allow_dash=True),
     metavar="FILE",
-    help="Take these words out as well, wherever they stand in a text: one a line; - is standard input.",
+    help="Take these words out as well, wherever they occur in a text: one a line; - is standard input.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print what was written, and what was left, as JSON.")
 def command(
@@ -137,9 +137,7 @@ def _words_of(file: str) -> list[str]:
         raise UsageError(f"{file} holds more than {_MOST_WORDS:,} words: one word a line is wanted")
     for word in words:
         if len(word) < 3:
-            raise UsageError(
-                f"{word!r} in {file} is too short: a word of less than 3 letters stands everywhere"
-            )
+            raise UsageError(f"{word!r} in {file} is too short: words of fewer than 3 letters match too much")
     return words
 
 

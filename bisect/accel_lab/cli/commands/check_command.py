@@ -208,7 +208,7 @@ def describe(answer: dict[str, Any], repros: Sequence[Repro]) -> str:
             )
             for row in rows
         ],
-        headers=("constraint", "op", "where", "what", "what would have to change"),
+        headers=("constraint", "op", "where", "what", "required change"),
         maxcolwidths=[None, 24, _CODE, 44, 40],
     )
     lines += ["", table]
@@ -276,5 +276,5 @@ def _again(constraint: str, said: str, python: str, workspace: Workspace) -> Rep
     printed = (ChildFiles(place).text("stdout.txt") or "").splitlines()
     made = Repro(constraint=constraint, path=str(path), verdict="")
     if ended.exit_code == 1 and any(line.startswith(f"violates {constraint}:") for line in printed):
-        return replace(made, verdict="run again, it violates the same constraint", violates=True)
-    return replace(made, verdict=f"run again, it does not show it ({ended.summary})")
+        return replace(made, verdict="rerun: violates the same constraint", violates=True)
+    return replace(made, verdict=f"rerun: does not violate it ({ended.summary})")

@@ -82,7 +82,7 @@ def _agreed(folders: list[Path]) -> bool:
         sys.stderr.write(f"  {folder}\n")
     what = f"{len(folders)} run" + ("" if len(folders) == 1 else "s")
     if not can_ask():
-        raise UsageError(f"{what} would be removed, and nobody can be asked here: add --yes")
+        raise UsageError(f"no terminal to confirm on: add --yes to remove {what}")
     return click.confirm(f"Remove {what}?", default=False, err=True)
 
 

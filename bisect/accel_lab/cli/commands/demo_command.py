@@ -38,7 +38,7 @@ def command(yes: bool, out: str | None) -> int:
     Exit codes: 0 every step showed what it should, 2 wrong usage, 3 a step did not, 130 interrupted.
     """
     if not yes and not is_terminal():
-        raise UsageError("the tour asks before each step, and this is no terminal: accel-lab demo --yes")
+        raise UsageError("the tour asks before each step, and there is no terminal: accel-lab demo --yes")
     base = Path(out).resolve() if out else state_folder() / "demo"
     folder = new_folder(base, "demo", "tour's folder", "demo")
     click.echo(

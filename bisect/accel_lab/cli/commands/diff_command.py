@@ -145,8 +145,8 @@ class _Comparison:
         chosen = next((look for look in shown if look.first is not None), shown[0])
         note = ""
         if len(looks) == 2:
-            note = "with every intermediate value in memory of its own no operator differs"
-            note += "; shown are the values between the kernels as they are" if chosen is looks[-1] else ""
+            note = "no operator differs when every intermediate is materialized"
+            note += "; the values between fused kernels are shown" if chosen is looks[-1] else ""
         return Depth(
             operators=tuple(Operator.from_row(row) for row in chosen.rows), call=chosen.call, note=note
         )
@@ -157,7 +157,7 @@ class _Comparison:
         if not looks or any(Compared.of(look).rows for look in looks):
             return []
         why = "; ".join(looks[0].notes) or "no value between the operators could be compared"
-        return [f"layer by layer there is nothing to show: {why}"]
+        return [f"no per-operator comparison: {why}"]
 
     def pictures(self, deep: Depth | None) -> list[Any]:
         """Plots the errors over the run, over the operators, and of the tensors that differ most."""

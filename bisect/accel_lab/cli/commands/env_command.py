@@ -212,14 +212,14 @@ def _key(text: str, known: list[str]) -> str:
     found = [text] if text in known else [key for key in known if key.startswith(text)]
     if len(found) == 1:
         return found[0]
-    how = "names more than one environment" if found else "is no environment that is kept"
+    how = "names more than one environment" if found else "is not a kept environment"
     raise UsageError(f"{text} {how}: see `accel-lab env list`")
 
 
 def _bytes(text: str) -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?", text.strip(), re.IGNORECASE)
     if match is None:
-        raise UsageError(f"{text!r} is no size: write 500M or 20G")
+        raise UsageError(f"{text!r} is not a size: write 500M or 20G")
     size = float(match[1]) * _UNITS[match[2].lower()]
     if size > _MAX_BYTES:
         raise UsageError(f"{text[:40]!r} is more than any disk has: write 500M or 20G")

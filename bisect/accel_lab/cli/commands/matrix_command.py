@@ -90,7 +90,7 @@ class MatrixRequest:
     help="Judge each release by this failure, as bisect --versions does, and run no rungs.",
 )
 @click.option(
-    "--require-releases", is_flag=True, hidden=True, help="It is an error if none of them can be had."
+    "--require-releases", is_flag=True, hidden=True, help="It is an error if none of them is available."
 )
 def command(
     versions: str | None,
@@ -219,7 +219,7 @@ def _setting(
         limits=request.limits,
         oracle=request.oracle,
         stdin=request.stdin,
-        cold="you asked for cold runs" if request.cold else must_run_cold(request.program),
+        cold="cold runs were requested" if request.cold else must_run_cold(request.program),
         workers=request.workers,
         keep=given.keep,
         listener=progress,

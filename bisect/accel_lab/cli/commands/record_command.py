@@ -100,7 +100,7 @@ def command(
         found = _capsules(folder)
         kept = []
         for number, path in enumerate(found, 1):
-            click.echo(f"… capsule {number} of {len(found)} is run by itself", err=True)
+            click.echo(f"… verifying capsule {number} of {len(found)}", err=True)
             kept.append(finish_capsule(path, request.python))
     counts = _counts(folder)
     result = {
@@ -154,11 +154,9 @@ def lines_of(kept: list[Capsule], counts: dict[str, Any], code: int | None, fold
         lines += [f"{n} calls were not checked: {why}." for why, n in sorted(counts["unchecked"].items())]
         lines += [f"note: {note}" for note in counts["notes"]]
     else:
-        lines.append(
-            "It said nothing of compiled graphs: it compiled none with Inductor, or did not end by itself."
-        )
+        lines.append("No compiled graph was reported: it compiled none with Inductor, or was killed.")
     for one in kept:
         lines += ["", f"Capsule  {one.folder}", f"  {one.description}", f"  {one.verification}"]
         if one.verified:
             lines.append(f"  What is at fault: {command_line('accel-lab', 'bisect', one.folder)}")
-    return lines if kept else [*lines, "Nothing that was checked was wrong.", f"folder   {folder}"]
+    return lines if kept else [*lines, "No failures in the checked calls.", f"folder   {folder}"]

@@ -71,7 +71,7 @@ MOST_LOCAL = 64
     type=Duration(),
     default="60s",
     show_default=True,
-    help="Time to shrink each failing script; 0: not done.",
+    help="Time to minimize each failing script; 0: not done.",
 )
 @click.option(
     "--jobs",

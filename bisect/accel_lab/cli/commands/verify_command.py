@@ -78,7 +78,7 @@ def command(
     """
     path = Path(bundle)
     if python is not None and (provider_name == "docker" or image):
-        raise UsageError("--python is an interpreter of this machine: it does not go with docker")
+        raise UsageError("--python is an interpreter of this machine: it cannot be combined with docker")
     if is_capsule(path):
         return _verify_capsule(path, find_python(python), run, yes, timeout, as_json)
     if path.is_dir():
@@ -147,7 +147,9 @@ def _ask(bundle: Path, where: Where, yes: bool) -> None:
             f"verify runs the code that is in {bundle.name}, {where.words}, and there is no terminal to ask "
             "at: look at it first (--no-run only checks it), then say --yes"
         )
-    click.confirm(f"{bundle.name} holds code of whoever made it. Run it {where.words}?", abort=True, err=True)
+    click.confirm(
+        f"{bundle.name} contains code of whoever made it. Run it {where.words}?", abort=True, err=True
+    )
 
 
 def _place(

@@ -190,9 +190,7 @@ def refuse_malformed(name: str) -> Iterator[None]:
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise UntrustedFileError(
-            f"{name} is not what the lab's own code writes ({type(error).__name__}: {error})"[:200]
-        ) from None
+        raise UntrustedFileError(f"{name} is malformed ({type(error).__name__}: {error})"[:200]) from None
 
 
 def _limited(value: Any, name: str) -> None:

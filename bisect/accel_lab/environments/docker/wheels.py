@@ -70,7 +70,7 @@ class WheelShelf:
             except EnvironmentUnavailable as error:
                 reasons.append(str(error))
         else:
-            raise EnvironmentUnavailable(f"torch {build.version} cannot be had: {'; '.join(reasons)}")
+            raise EnvironmentUnavailable(f"torch {build.version} is not available: {'; '.join(reasons)}")
         for wheel in build.companions:
             self.put(wheel, build.python, target)
         return [torch, *build.companions]
@@ -86,7 +86,7 @@ class WheelShelf:
                 found = self._download(options, python, Path(name, "wheels"), wheel.name)
                 if [path.name for path in found] != [wheel.name] or digest(found[0]) != wheel.sha256:
                     raise EnvironmentUnavailable(
-                        f"{wheel.name}: pip brought {[p.name for p in found]} instead"
+                        f"{wheel.name}: pip downloaded {[p.name for p in found]} instead"
                     )
                 kept.parent.mkdir(parents=True, exist_ok=True)
                 part = kept.with_name(f".{os.getpid()}-{wheel.name}")
@@ -155,7 +155,7 @@ class WheelShelf:
             raise EnvironmentUnavailable(f"{what}: {why}")
         found = sorted(folder.glob("*.whl"))
         if not found:
-            raise EnvironmentUnavailable(f"{what}: pip brought no wheel")
+            raise EnvironmentUnavailable(f"{what}: pip downloaded no wheel")
         return found
 
 

@@ -118,7 +118,7 @@ class Chooser:
                 self._notes += self._listing.notes
             listing = self._listing
         if not listing.wheels:
-            why = listing.notes[0] if listing.notes else "no index that was asked has it"
+            why = listing.notes[0] if listing.notes else "no index that was queried has it"
             raise EnvironmentUnavailable(f"no release of torch is known: {why}")
         return listing.wheels
 

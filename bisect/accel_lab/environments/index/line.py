@@ -44,7 +44,7 @@ def _item(item: str, releases: Sequence[Release]) -> list[Release]:
     if ".." in item:
         return _range(item, fine)
     if parse_version(item) is None:
-        raise UsageError(f"{item!r} is no release of torch: use {HELP}")
+        raise UsageError(f"{item!r} is not a release of torch: use {HELP}")
     return [_single(item, releases, fine)]
 
 
@@ -67,7 +67,7 @@ def _range(item: str, releases: Sequence[Release]) -> list[Release]:
     low, _, high = (end.strip() for end in item.partition(".."))
     for end in (low, high):
         if end and parse_version(end) is None:
-            raise UsageError(f"{end!r} in {item!r} is no release of torch: use {HELP}")
+            raise UsageError(f"{end!r} in {item!r} is not a release of torch: use {HELP}")
     if low and high and order(low) > order(high) and not _within(low, high):
         raise UsageError(f"{item!r} runs backwards: name the older release first")
     found = [

@@ -49,7 +49,7 @@ def _settle(found: Iterable[tuple[str, str]]) -> Requirements:
             wanted = Requirement(line)
         except InvalidRequirement:
             raise UsageError(
-                f"{line!r} from {origin} is no requirement: write NAME or NAME==VERSION"
+                f"{line!r} from {origin} is not a requirement: write NAME or NAME==VERSION"
             ) from None
         name = canonicalize_name(wanted.name)
         if name == "torch":

@@ -55,9 +55,9 @@ class Changes:
             return ""
         parts = []
         if back:
-            parts.append(f"{_names(back)} (put back; what was written is kept in {self.kept})")
+            parts.append(f"{_names(back)} (restored; the run's version is in {self.kept})")
         if left:
-            parts.append(f"{_names(left)} (too large to be put back)")
+            parts.append(f"{_names(left)} (too large to be restored)")
         return "a run wrote to the script's folder by an absolute path or through a link: " + ", ".join(parts)
 
     def _put_back(self, path: Path, was_there: bool) -> bool:

@@ -171,7 +171,7 @@ class GraphLowering:
         if handler is None:
             raise Unsupported("the device has no such operator")
         if self.native is not None and not {packet, str(node.target)} & set(self.native):
-            raise Unsupported("the operator is not among the native ones that were asked for")
+            raise Unsupported("the operator is not listed in `native`")
         for leaf in pytree.tree_leaves(fake):
             if not shapes.is_concrete(leaf):
                 raise Unsupported("its size depends on data")
@@ -274,14 +274,14 @@ class GraphLowering:
         assert isinstance(source, torch.fx.Node)
         seen = self.fakes.get(source)
         if not isinstance(seen, torch.Tensor) or not shapes.is_concrete(seen):
-            raise LoweringError(f"{node.name}: {reason}, and its memory is not known")
+            raise LoweringError(f"{node.name}: {reason}, and its storage is unknown")
         owner = source
         while (before := self._viewed(owner)) is not None:
             owner = before
         kept = self.fakes[owner]
         whole_storage = kept.storage_offset() == 0 and _reach(kept) == _stored(seen)
         if owner.op != "placeholder" and not whole_storage:
-            raise LoweringError(f"{node.name}: {reason}, and no tensor of the graph has all of its memory")
+            raise LoweringError(f"{node.name}: {reason}, and no tensor in the graph owns its whole storage")
         if offset is None and owner is not source:
             offset = seen.storage_offset()
         return (owner, size, stride, offset)

@@ -152,7 +152,7 @@ class _Lowering:
         target, out = node.target, node.meta.get("val")
         name = str(target)
         if not isinstance(target, torch._ops.OpOverload):
-            raise NotNative(f"{getattr(target, '__name__', name)} is no ATen operator")
+            raise NotNative(f"{getattr(target, '__name__', name)} is not an ATen operator")
         if torch.Tag.nondeterministic_seeded in target.tags:
             raise NotNative("random numbers are drawn on the host")
         if name not in RULES or (

@@ -158,7 +158,7 @@ def _number(value: Any) -> Any:
 @rule("aten.where.self", "aten.where.ScalarSelf", "aten.where.ScalarOther", "aten.where.Scalar")
 def _where(b: Builder, a: dict[str, Any], out: Any) -> Value:
     if a["condition"].format != "bool":
-        raise NotNative("a condition that is no bool")
+        raise NotNative("a condition that is not bool")
     return choose(b, a["condition"], a["self"], a["other"], out)
 
 

@@ -31,7 +31,7 @@ from .run_statistics import collected
 from .runner import shared_runtime
 from .transfer import to_device, to_host
 
-REASON = "an operator called by itself on a tensor of the mock device"
+REASON = "eager operator on a mock tensor"
 _SETUP = getattr(backend_registration, "_setup_privateuseone_for_python_backend", None)
 
 
@@ -79,7 +79,7 @@ def install(device: Device | None = None) -> None:
     taken = torch._C._get_privateuse1_backend_name()
     if taken not in ("privateuseone", NAME):
         raise DeviceUnavailable(
-            f"PrivateUse1 is the device {taken!r} in this process, and torch has one such"
+            f"PrivateUse1 is already registered as device {taken!r}, and torch allows only one"
         )
     _device.append(device or read_settings().device)
     _SETUP(NAME)

@@ -85,7 +85,7 @@ def _formats(spec: KernelSpec) -> Found:
     for operand in indexed:
         number = operand.layout.number.torch_dtype
         if number.is_floating_point:
-            yield "dtype", f"operand {operand.name}: an index is no {operand.layout.format}"
+            yield "dtype", f"operand {operand.name}: an index cannot be {operand.layout.format}"
     if spec.unit == "sort" or spec.op == "max_pool2d":
         for operand in spec.outputs[1:]:
             if operand.layout.format != "int64":

@@ -68,7 +68,7 @@ def _document(spec: KernelSpec) -> Found:
     try:
         json.dumps(spec.to_json(), allow_nan=False)
     except (TypeError, ValueError, KeyError) as error:
-        yield "document", f"the spec is no JSON document: {error}"
+        yield "document", f"the spec is not a JSON document: {error}"
 
 
 def _words(spec: KernelSpec) -> Found:
@@ -148,7 +148,7 @@ def _body_words(spec: KernelSpec) -> Found:
         elif target.role == "input":
             yield "operands", f"statement {number} writes the input {target.name}"
         elif last and target.role != "output":
-            yield "operands", f"the reduction's result {target.name} is no output"
+            yield "operands", f"the reduction's result {target.name} is not an output"
     written = {statement.output for statement in spec.body}
     for operand in spec.outputs:
         if operand.name not in written:

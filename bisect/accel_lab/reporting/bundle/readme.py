@@ -88,7 +88,7 @@ def _contents(contents: Contents) -> list[str]:
         "`ISSUE.md`: the fields of PyTorch's issue form, filled in",
         "`report.html`, `report.json`: what was found; `artifacts/`: graphs, code and logs of each step",
         "`expected.json`: what a run is compared with; `MANIFEST.json`: size and hash of every file",
-        "`LEDGER.json`: what was replaced because it looked private. A file that is no text is as it was.",
+        "`LEDGER.json`: what was replaced because it looked private. Binary files are unchanged.",
     ]
     return rows
 

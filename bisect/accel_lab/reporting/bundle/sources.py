@@ -48,7 +48,7 @@ _SHELL = """#!/bin/sh
 # Runs repro.py again with PYTHON (default: python3) and says MATCH or MISMATCH. See rerun.py.
 python="${PYTHON:-python3}"
 if ! command -v "$python" >/dev/null 2>&1; then
-    echo "$python is no program: name a Python that has torch, as in PYTHON=/path/to/python ./rerun.sh"
+    echo "$python is not a program: name a Python that has torch, as in PYTHON=/path/to/python ./rerun.sh"
     exit 2
 fi
 exec "$python" "$(dirname "$0")/rerun.py" "$@"

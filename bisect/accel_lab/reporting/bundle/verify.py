@@ -128,7 +128,7 @@ def verify_bundle(
     """
     manifest = check_bundle(path)
     if not confirmed:
-        raise UsageError(f"{path.name} was not run: nobody agreed to run the code of whoever made it")
+        raise UsageError(f"{path.name} was not run: running its author's code was not confirmed")
     with ExitStack() as stack:
         if folder is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="accel-lab-")))
@@ -175,7 +175,7 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
 def _checked(path: Path, archive: zipfile.ZipFile) -> tuple[Manifest, dict[str, zipfile.ZipInfo]]:
     infos = _entries(path, archive)
     if MANIFEST not in infos:
-        raise UsageError(f"{path.name} is no accel-lab bundle: it has no {MANIFEST}")
+        raise UsageError(f"{path.name} is not an accel-lab bundle: it has no {MANIFEST}")
     manifest = _parse(path, _read(archive, infos[MANIFEST], MAX_MANIFEST_BYTES))
     listed = {row.path for row in manifest.files}
     for name in sorted(infos):

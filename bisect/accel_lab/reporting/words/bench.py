@@ -55,7 +55,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(head=("IQR", "ms"), means="Interquartile range: half of the calls lie within it.", cell=_range),
     Column(
         head=("times", "eager"),
-        means="The median over that of eager calls made in turn with it, in the same process.",
+        means="The median over that of eager calls interleaved with it, in the same process.",
         cell=_ratio,
     ),
     Column(
@@ -187,8 +187,8 @@ def cautions(benchmark: Benchmark) -> list[str]:
 #: The change of a row in words; its figures follow.
 CHANGES: dict[Change, str] = {
     Change.SLOWER: "slower",
-    Change.BROKEN: "no longer right",
-    Change.MACHINE: "slower, as are the eager calls beside it: the machine, not the backend",
+    Change.BROKEN: "results now wrong",
+    Change.MACHINE: "slower, as are the eager calls measured with it: the machine, not the backend",
     Change.FASTER: "faster",
     Change.SAME: "no difference beyond chance",
     Change.TOO_FEW: "too few calls to tell; take more --runs",
@@ -248,7 +248,7 @@ def summary(benchmark: Benchmark) -> str:
     counts = ", ".join(
         f"{benchmark.count(standing)} {word}"
         for standing, word in (
-            (RowStatus.OK, "measured and right"),
+            (RowStatus.OK, "measured and correct"),
             (RowStatus.DIFFERS, "with other results than eager"),
             (RowStatus.FAILED, "failed"),
             (RowStatus.SKIPPED, "skipped"),

@@ -39,7 +39,7 @@ def numbers(findings: Findings) -> str:
     if draws and len(by_rung) >= _RUNGS and len(set(by_rung.values())) == len(by_rung):
         return (
             f"The numbers in its message differ at each of the {len(by_rung)} rungs that fail, and the "
-            "compiled code draws random numbers: other random numbers may be all that is wrong."
+            "compiled code draws random numbers: different random numbers may explain the failure."
         )
     return ""
 

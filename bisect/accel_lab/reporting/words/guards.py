@@ -20,7 +20,7 @@ COSTLIEST_HEAD = (
     "operators",
     "guards",
     "seconds",
-    "behind Dynamo",
+    "backend",
     "code generation",
 )
 
@@ -55,7 +55,7 @@ def notes(report: CompileReport) -> list[str]:
         for place in report.at_limit
     ]
     found += [
-        f"{name(place)} is compiled again at most calls: {times + 1} compilations"
+        f"{name(place)} is recompiled on most calls: {times + 1} compilations"
         for place, times in report.compiled_again
         if times >= 3 and place not in report.at_limit
     ]
@@ -149,10 +149,10 @@ def _recompilation(one: Recompilation) -> Entry:
 def _compilation(one: Compilation) -> Entry:
     details = [f"restarted: {reason}" for reason in one.restarts]
     if one.failed:
-        details.append(f"given up: {one.failed}")
+        details.append(f"compilation failed: {one.failed}")
     if one.guards is None:
         details.append(
-            f"{counted(one.guard_count, 'guard')}; the compiled code is no longer there to list them"
+            f"{counted(one.guard_count, 'guard')}; the compiled code was freed, so they cannot be listed"
         )
     else:
         details += map(_readable, one.guards)

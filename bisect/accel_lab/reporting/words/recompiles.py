@@ -22,7 +22,7 @@ def sentences(findings: Findings) -> str:
     text = [part for part in parts if part]
     if not text:
         return ""
-    more = "Whether another release does better is asked by --versions with --metric "
+    more = "To look for a release that does better: --versions with --metric "
     names = [name for name, part in zip(("recompiles", "graph_breaks"), parts, strict=True) if part]
     guards = "Every graph, guard and failed guard is listed by accel-lab guards SCRIPT."
     return " ".join([*text, more + " or --metric ".join(names) + ".", guards])

@@ -99,7 +99,7 @@ def _outside(findings: Findings) -> str:
     failure = f" The failure: {sentence(findings.signature.line)}" if findings.signature else ""
     why = "The failure comes from none of them, so no rung was run."
     if findings.ladder:
-        why = "It changes them in the process of the script and in forks of it, not in those started anew."
+        why = "The rungs apply to the script's process and its forks, not to processes that it spawns."
     answer = (
         f"This is outside what the lab can bisect: {findings.outside}.{failure} The lab bisects regions that "
         f"torch.compile compiles. {why}"
@@ -113,7 +113,7 @@ _NAMES_OPERATOR = (Stage.LOWERING, Stage.CODEGEN, Stage.DECOMPOSITION, Stage.MET
 
 def _fault(culprit: Culprit, number: int) -> str:
     who = _blame(culprit)
-    lead = who[0].upper() + who[1:] if number == 0 else f"A second fault lies behind it: {who}"
+    lead = who[0].upper() + who[1:] if number == 0 else f"A second fault: {who}"
     why = f" {capital(sentence(words_of(culprit.evidence[0])))}" if culprit.evidence else ""
     return (
         f"{lead} ({terms.confidence_of(culprit)}).{why}{_HOW_SURE[culprit.confidence]}{_component(culprit)}"
@@ -209,7 +209,7 @@ def _passes(findings: Findings) -> str:
         means = _agrees(findings.agreement)
         tail = f"and what its compiled regions return agrees with an uncompiled run: {means}"
     elif compared:
-        tail = "and nothing in what its compiled regions return was found wrong"
+        tail = "and no wrong value was found in what its compiled regions return"
     else:
         tail = "and it never calls a region compiled by torch.compile, so there is nothing to bisect"
     answer = f"The script does not fail: {runs} runs completed, {tail}."
@@ -247,8 +247,8 @@ def _values_vary(findings: Findings) -> bool:
 
 def _why_not(findings: Findings) -> str:
     if findings.unasked:
-        incomplete = (line for line in map(line_of, findings.warnings) if line.startswith("the time was up"))
-        return next(incomplete, f"the time was up before it was asked: {'; '.join(findings.unasked)}")
+        incomplete = (line for line in map(line_of, findings.warnings) if line.startswith("out of time"))
+        return next(incomplete, f"out of time before this was tested: {'; '.join(findings.unasked)}")
     if findings.warnings:
         return line_of(findings.warnings[-1])
     return "no rung of the ladder separates a passing run from a failing one"
@@ -259,8 +259,8 @@ def left_unasked(findings: Findings) -> str:
     if not findings.unasked:
         return ""
     if findings.budget_s is None:
-        return "Left unasked: the time for what follows the stage (12 plain runs) was up"
-    return f"Left unasked: the time budget ({findings.budget_s:g} s) was up"
+        return "Not tested: the time for what follows the stage (12 plain runs) was used up"
+    return f"Not tested: the time budget ({findings.budget_s:g} s) was used up"
 
 
 def unasked_lines(findings: Findings) -> list[str]:
@@ -277,7 +277,7 @@ def next_steps(findings: Findings) -> list[str]:
     if findings.unasked and findings.artifacts:
         more = "TIME" if findings.budget_s is None else f"{2 * findings.budget_s:g}s"
         again = command_line("accel-lab", "bisect", "--resume", findings.artifacts, "--budget", more)
-        return [f"Go on where it stopped, with nothing asked twice: {again}", *_steps(findings)]
+        return [f"Resume (finished runs are reused): {again}", *_steps(findings)]
     return _steps(findings)
 
 

@@ -33,7 +33,7 @@ def counts(triage: Mapping[str, Any]) -> str:
     """Counts scripts by verdict, and the bisections that this took."""
     found = Counter(row["verdict"] for row in triage["scripts"])
     parts = [f"{found[verdict]} {words}" for verdict, words in VERDICTS.items() if found[verdict]]
-    again = f", {triage['reused']} known from an earlier triage" if triage["reused"] else ""
+    again = f", {triage['reused']} reused from an earlier triage" if triage["reused"] else ""
     return f"{', '.join(parts)}. {counted(triage['asked'], 'bisection')} in {triage['seconds']:.0f} s{again}."
 
 

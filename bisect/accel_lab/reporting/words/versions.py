@@ -14,7 +14,7 @@ from .terms import Mark
 
 _MARKS = {mark.name: mark for mark in (terms.GOOD, terms.BAD, terms.DIFFERENT, terms.SKIP)}
 #: A release of the line that did not need a run.
-UNASKED = Mark(name="na", symbol="·", ascii=".", words="not asked")
+UNASKED = Mark(name="na", symbol="·", ascii=".", words="not run")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ def change_line(change: FlipChange) -> str:
     proof = {
         True: "exchanging it moves the failure, both ways",
         False: "the failing release passes with it exchanged, but the passing one does not fail with it: "
-        "it may hide the failure rather than mend it",
+        "it may hide the failure rather than fix it",
         None: "the failing release passes with it exchanged; the other direction gave no answer",
     }[change.both_ways]
     return f"the change is {names} ({proof}; {change.runs} runs)"
@@ -98,9 +98,7 @@ def notes_of(versions: Versions) -> list[str]:
     if not versions.complete and versions.why:
         lines.append(f"not complete: {versions.why}")
     if versions.confidence is not None:
-        lines.append(
-            f"all verdicts on the line together are right with a chance of {versions.confidence:.1%}"
-        )
+        lines.append(f"probability that all verdicts on the line are right: {versions.confidence:.1%}")
     return [line for line in dict.fromkeys(lines) if line and line != headline_text]
 
 

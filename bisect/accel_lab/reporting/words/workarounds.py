@@ -38,7 +38,7 @@ def notes_of(workaround: Workaround) -> list[str]:
 
 def cost_of(cost: Cost) -> str:
     """Describes the median costs, and what they are compared with."""
-    times = f", median of {cost.runs} in turn" if cost.runs > 1 else ", one run"
+    times = f", median of {cost.runs} interleaved" if cost.runs > 1 else ", one run"
     if cost.of != "region":
         failing = f" against {cost.failing:.1f} s without it" if cost.failing is not None else ""
         return f"Cost: the whole script takes {cost.seconds:.1f} s{failing}{times}"

@@ -122,7 +122,7 @@ class _RungSearch:
         case, rungs, rows = self._case, self._rungs, self._rows
         place = first_fault([step.verdict for step in rows])
         if place is None:
-            case.findings.warnings.append("no passing rung of the accelerator stands before a failing one")
+            case.findings.warnings.append("no accelerator rung fails directly after a passing one")
             return []
         if place == 0:
             case.pair = Pair(bad=(Rung.UNCOMPILED, self._accelerator.switches()))

@@ -69,7 +69,7 @@ class _PartSearch:
             if not reading.contradictions:
                 found.warnings.append(
                     "it fails with both front ends and both back ends, and with every single part replaced: "
-                    "what they share, or the surroundings, may be at fault"
+                    "shared code or the environment may be at fault"
                 )
             return
         proof, evidence = self._prove(reading, reading.passing_row)
@@ -135,7 +135,7 @@ class _PartSearch:
         )
         rows[Replacement.MAIN], rows[out] = bad, good
         if good.verdict is not Verdict.GOOD or bad.verdict is not Verdict.BAD:
-            self._case.findings.warnings.append("a row that passed at first failed when it was asked again")
+            self._case.findings.warnings.append("a row that passed failed when repeated")
         return proof, [
             Evidence.of(
                 EvidenceKind.PARTS_REPEATED,

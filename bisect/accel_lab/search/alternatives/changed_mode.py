@@ -30,7 +30,7 @@ def ask(case: Case) -> Ruling:
                 kind="side_effect",
                 name=mode,
                 detail=shorten(
-                    f"after call {call}: {want} uncompiled, {got} with the captured graph run as it is", 300
+                    f"after call {call}: {want} uncompiled, {got} with the captured graph run unchanged", 300
                 ),
             ),
             evidence=(

@@ -109,14 +109,14 @@ class ChangeSearch:
                     self._pool.left_out.update(answer.places)
         except OutOfBudget:
             if best is None:
-                return self._none("the time for it was over before any mix of the two made the failure go")
+                return self._none("out of time before any mix fixed the failure")
         if best is not None:
             return replace(best, runs=self._runs, candidates=len(self._places))
         return self._none(
-            "no piece of torch's Python sources makes the failure go: the change is in compiled code, or in "
+            "no change in torch's Python sources fixes the failure: the change is in compiled code, or in "
             "pieces that cannot be exchanged alone"
             if self._broken
-            else "no piece of torch's Python sources makes the failure go: the change is in compiled code"
+            else "no change in torch's Python sources fixes the failure: the change is in compiled code"
         )
 
     # -- which pieces ----------------------------------------------------------------------------------

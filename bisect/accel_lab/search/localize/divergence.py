@@ -90,8 +90,8 @@ def first_divergence(
     if as_is.verdict is not Verdict.BAD or not compared.rows:
         return None
     needs = (
-        "the failure needs fusion or memory that is used again: "
-        "with every intermediate value kept in memory of its own it passes"
+        "the failure needs fusion or buffer reuse: it passes when every intermediate is materialized in a "
+        "buffer of its own"
     )
     return _exhibit(compared, needs if passes_apart else "")
 

@@ -77,7 +77,7 @@ def _blur(between: Sequence[str], known: Mapping[str, Tested]) -> list[str]:
     """Says why each release inside a flip does not narrow it."""
     notes = [_skip(known[version]) for version in between if version in known]
     unasked = [version for version in between if version not in known]
-    return [*notes, f"not asked: {_list(unasked)}"] if unasked else notes
+    return [*notes, f"not run: {_list(unasked)}"] if unasked else notes
 
 
 def _skip(row: Tested) -> str:
@@ -121,7 +121,7 @@ def _one_answer(line: Sequence[str], judged: Sequence[Tested], what: str) -> str
         return f"no release that was judged has {what} ({count} of {len(line)}: {where})"
     return (
         f"every release that was judged has {what} ({count} of {len(line)}: {where}): "
-        f"it is older than the line, or not torch's, and not fixed on it"
+        f"the failure is older than the first release, or not caused by torch"
     )
 
 
@@ -141,7 +141,7 @@ def _ends(line: Sequence[str], known: Mapping[str, Tested], first: Tested, last:
         notes.append(
             f"nothing is known {word} {edge}: {_skip(nearest)}"
             + (f"; {len(answered) - 1} more of them neither" if len(answered) > 1 else "")
-            + (f"; {unasked} were not asked" if unasked else "")
+            + (f"; {unasked} were not run" if unasked else "")
         )
     return notes
 

@@ -81,7 +81,7 @@ def _part(flip: Flip, stage: str, bad: Laddered | None, good: Laddered | None) -
     named = f" in {stage}" if stage else ""
     if flip.kind == "fixed":
         by = f" by a change {where}" if where else ""
-        still = ", which hides it rather than mends it" if hidden and bad and bad.stage else ""
+        still = ", which hides the fault rather than fixing it" if hidden and bad and bad.stage else ""
         head = f"{stage} up to {flip.after}; " if stage else ""
         return f"{head}fixed in {release}{by}{still}"
     verb = "broken again in" if flip.kind == "broken_again" else "since"

@@ -59,7 +59,7 @@ class LineSearch:
         self._line = tuple(line)
         self._places = {version: place for place, version in enumerate(self._line)}
         if len(self._places) != len(self._line):
-            raise ValueError("a release stands twice on the line")
+            raise ValueError("a release is listed twice")
         if reference is not None and reference not in self._places:
             raise ValueError(f"{reference} is not on the line")
         if side_by_side < 1:
@@ -94,7 +94,7 @@ class LineSearch:
             self._why = f"cut short: {str(stop) or type(stop).__name__}"
             raise
         self._complete = not self._plan.wanted(self._verdicts(), set(), 1)
-        self._why = "" if self._complete else f"stopped after {self.probes} releases, as was asked"
+        self._why = "" if self._complete else f"stopped at the requested limit of {self.probes} releases"
         return self.found
 
     @property

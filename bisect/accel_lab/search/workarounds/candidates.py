@@ -145,7 +145,7 @@ def _wide(findings: Findings, culprit: Culprit, source: str) -> Iterator[Candida
     guard = culprit.component is not None and culprit.component.kind == "guard"
     if guard or culprit.stage is Stage.AOT_AUTOGRAD:
         # pytorch#139789: no guard says that two arguments do not overlap; AOTAutograd merges those that do.
-        words = "each tensor argument gets memory of its own"
+        words = "each tensor argument is copied"
         yield from _changed(cloned_arguments(source), kind="clone", words=words, width=5)
     backend = passing_backend(findings)
     if backend:

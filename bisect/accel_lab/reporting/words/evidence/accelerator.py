@@ -73,8 +73,8 @@ WORDS: dict[Kind, Words] = {
         "is moved by the layout's definition"
     ),
     Kind.TRANSFER_OR_BACK_END: (
-        "the reference back end passes too, with the device's own transfers: it may read less than the main "
-        "one does"
+        "the reference back end passes too, with the device's own transfers: it may not read the "
+        "elements that are wrong"
     ),
     Kind.BACK_END_FAILS: (
         "the same kernel specs are wrong on the main back end and right on the reference back end"
@@ -109,13 +109,13 @@ WORDS: dict[Kind, Words] = {
     ),
     Kind.ONLY_BOTH_REFERENCES_PASS: (
         "neither the reference front end nor the reference back end alone passes, both together do: either "
-        "both ends are at fault, or the reference that was left in fails by itself"
+        "both ends are at fault, or one reference does not work with the other end of the accelerator"
     ),
     Kind.CACHES_FAIL: ("it fails with every combination of the two ends, and passes with the caches off"),
     Kind.CACHE_REUSES_ARTIFACT: (
-        "it passes with the caches off: an artifact is used again where it must not be"
+        "it passes with the caches off: an artifact is reused where it is not valid"
     ),
-    Kind.CACHE_HAS_NO_REFERENCE: "the cache has no reference of its own that could take its place",
+    Kind.CACHE_HAS_NO_REFERENCE: "the cache has no reference that could replace it",
     Kind.PARTS_FAIL_DIFFERENTLY: "it fails in another way with {parts}",
     Kind.PARTS_NOT_RUN: "could not be run: {parts}",
     Kind.NO_STEP_DIFFERS: _no_step_differs,
@@ -125,14 +125,14 @@ WORDS: dict[Kind, Words] = {
     Kind.NO_KERNEL_DIFFERS: "no single kernel's values differ from those of its operators",
     Kind.FIRST_KERNEL_OF_BACK_END: _first_of_back_end,
     Kind.FIRST_KERNEL_OF_GRAPH: _first_of_graph,
-    Kind.SPEC_REFUSED: "the spec of kernel {kernel} is refused before it runs: {why} (rule {rule})",
+    Kind.SPEC_REFUSED: "the spec of kernel {kernel} is rejected before it runs: {why} (rule {rule})",
     Kind.KERNEL_FIXES: "with kernel {kernel} alone on the reference back end it passes",
     Kind.KERNEL_DOES_NOT_FIX: (
         "that kernel alone on the reference back end does not fix it: others are wrong too"
     ),
     Kind.ADAPTER_RUNG_FAILS: "passes with {passing} and fails with {failing}",
     Kind.WAYS_REPEATED: ("run again: failed {failures} of {runs} runs, passed {passes} of {passing_runs}"),
-    Kind.ADAPTER_RUNGS_NOT_MONOTONE: "the accelerator's rungs are not monotone: some after it pass",
+    Kind.ADAPTER_RUNGS_NOT_MONOTONE: "the accelerator's rungs are not monotone: some later ones pass",
     Kind.NO_ADAPTER_RUNG_FAILS_ALONE: "the adapter offers no rung that fails on its own ({ways} pass)",
     Kind.NO_FURTHER_WAYS: (
         "the adapter offers no further rungs, so its front end and its back end cannot be separated"

@@ -28,8 +28,8 @@ def _wrapper_fails(wrapped: str) -> str:
 def _graph_reused(at: str, graphs_differ: bool) -> str:
     differ = ", and then the calls capture different graphs" if graphs_differ else ""
     return (
-        f"at {at} it passes when every call is recompiled{differ}: a graph was reused that does not fit (a "
-        "missed guard or a wrong generalisation)"
+        f"at {at} it passes when every call is recompiled{differ}: a graph was reused where it is not valid "
+        "(a missing guard or a wrong generalization)"
     )
 
 
@@ -54,13 +54,16 @@ def _meta_kernels_not_the_cause(promises: list[str]) -> str:
 
 def _inputs_not_the_cause(inputs: list[str]) -> str:
     given = "; ".join(inputs)
-    return f"Dynamo hands a graph other inputs than it promised ({given}); it fails without that, too"
+    return (
+        f"Dynamo passes a graph inputs that differ from its captured metadata ({given}); it fails without "
+        "that, too"
+    )
 
 
 def _inputs_corrected(inputs: list[str], at: str) -> str:
     return (
-        f"Dynamo hands a graph other inputs than it was captured with ({'; '.join(inputs)}); with those "
-        f"converted to what was promised and nothing else changed, {at} passes"
+        f"Dynamo passes a graph inputs that differ from its captured metadata ({'; '.join(inputs)}); with "
+        f"those converted to match it and nothing else changed, {at} passes"
     )
 
 
@@ -101,7 +104,7 @@ WORDS: dict[Kind, Words] = {
     Kind.INPUT_RECORRECTED: "run again with only that corrected: passed {passes} of {runs} runs",
     Kind.CACHE_FAILS: (
         "with the caches off it passed in {passes} of {runs_off} recorded runs, with {cache} on it fails as "
-        "the plain run does ({failures} of {runs_on} runs): what was compiled for another state is used again"
+        "the plain run does ({failures} of {runs_on} runs): code compiled for another state is reused"
     ),
     Kind.FAILS_WITHOUT_WRAPPER: "it fails as well when torch.compile returns its argument",
     Kind.FAILS_DISABLED_EVERYWHERE: "it fails as well with TORCHDYNAMO_DISABLE=1 for all that it starts",
@@ -134,14 +137,14 @@ WORDS: dict[Kind, Words] = {
         "with the meta kernel of {operators} corrected and nothing else changed, {at} passes"
     ),
     Kind.META_KERNEL_LACKS_CHECK: (
-        "the real kernel of {operator} refuses these inputs and its meta kernel takes them: the check may be "
-        "missing there as well"
+        "the real kernel of {operator} rejects these inputs and its meta kernel accepts them: the check may "
+        "be missing there as well"
     ),
     Kind.NO_PYTHON_KERNEL: "no operator has a Python kernel",
     Kind.FAILS_WITH_NATIVE_KERNELS: _fails_with_native_kernels,
     Kind.NATIVE_KERNEL_FIXES: _native_kernel_fixes,
     Kind.PYTHON_KERNEL_TRACED: (
-        "{at} traces {kernel}, the Python kernel that torch's dispatcher takes for {operator}; with only "
+        "{at} traces {kernel}, the Python kernel that torch's dispatcher selects for {operator}; with only "
         "that kernel removed, so that the native one is traced, it passes"
     ),
     Kind.PYTHON_KERNEL_DIFFERS: (
@@ -159,7 +162,7 @@ WORDS: dict[Kind, Words] = {
     Kind.OTHER_RANDOM_NUMBERS: ("compiled and uncompiled code draw other random numbers from the same seed"),
     Kind.ROUNDS_LESS_OFTEN: _rounds_less_often,
     Kind.VALUES_AGREE_WITH_SETTING: (
-        "the script ends well, and its recorded values agree with that setting alone"
+        "the script completes, and its recorded values agree with that setting alone"
     ),
     Kind.SEEDS_CHANGE_VALUES: "uncompiled, other seeds change those values as much",
     Kind.PASSES_WITH_OTHER_NUMBERS: (
@@ -176,6 +179,6 @@ WORDS: dict[Kind, Words] = {
     Kind.FAR_FROM_FLOAT64: ("compiled values are further from a float64 run than eager's rounding explains"),
     Kind.REFUSES_ROUNDINGS: _refuses_roundings,
     Kind.ACCEPTS_ROUNDINGS: (
-        "uncompiled the script accepts results that are off by a rounding, so that is not what it refuses"
+        "uncompiled the script accepts results that are off by a rounding, so rounding is not the cause"
     ),
 }

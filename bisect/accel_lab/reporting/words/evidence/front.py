@@ -16,16 +16,17 @@ MOST_RIVALS = 5
 
 def _must_be_traced(functions: list[str], around: list[str]) -> str:
     which = functions[0] if len(functions) == 1 else "each of " + ", ".join(functions)
-    line = f"{which} must be traced for the failure: with only that left uncompiled, it passes"
-    return line + (f" (so it does with {', '.join(around)} around it)" if around else "")
+    line = f"{which} must be compiled for the failure: with only that left uncompiled, it passes"
+    return line + (f" (as it does with {', '.join(around)} around it left uncompiled)" if around else "")
 
 
 def _trace_ended_at_line(function: str, first: int, last: int, source: str, same: bool) -> str:
     """``same``: with the line traced it fails as the script does."""
     behind = f"`{source}`" if first == last else f"lines {first}-{last} (`{source}` ...)"
     return (
-        f"with Dynamo's trace of {function} ended before line {first} it passes, with it ended behind "
-        f"{behind} it fails{'' if same else ' in another way'}; what follows runs as plain Python in both"
+        f"it passes when Dynamo's trace of {function} ends before line {first}, and fails"
+        f"{'' if same else ' in another way'} when it ends after {behind}; the rest runs as plain Python in "
+        "both"
     )
 
 
@@ -65,7 +66,9 @@ def _pass_alone_fails(applied: int, left_out: int) -> str:
 
 
 def _pass_stood_in_for(applied: str, stand_ins: list[str]) -> str:
-    return f"with only {applied} left out it still fails, as {' and '.join(stand_ins)} then does the same"
+    return (
+        f"with only {applied} left out it still fails, as {' and '.join(stand_ins)} then does the same work"
+    )
 
 
 def _earlier_pass_fixes(passes: list[str]) -> str:

@@ -74,15 +74,15 @@ def _reuse_left_out(reuses: list[str]) -> str:
 
 def _search_out_of_allowance(seconds: float, plain_runs: int) -> str:
     return (
-        f"the search for the part at fault ended after {seconds:.0f} s of runs, more than it may take "
-        f"({plain_runs} plain runs): what was not asked is not ruled out"
+        f"the search for the part at fault ended after {seconds:.0f} s of runs, over its limit of "
+        f"{plain_runs} plain runs: untested parts are not ruled out"
     )
 
 
 def _line_does_not_compile(operator: str, message: str) -> str:
     """An empty ``operator`` means that the line's operator is unknown."""
     writer = f", written for {operator}" if operator else " of no operator"
-    return shorten(f"the C++ compiler stops at a line{writer}: {message}", 300)
+    return shorten(f"the C++ compiler rejects a line{writer}: {message}", 300)
 
 
 def _sanitizer_shows_no_line(notes: list[str]) -> str:
@@ -135,7 +135,7 @@ WORDS: dict[Kind, Words] = {
     Kind.FUSION_LEFT_OUT: _fusion_left_out,
     Kind.REUSE_LEFT_OUT: _reuse_left_out,
     Kind.SEARCH_OUT_OF_BUDGET: (
-        "the search for the part at fault ended with the time budget: what was not asked is not ruled out"
+        "the search for the part at fault ended with the time budget: untested parts are not ruled out"
     ),
     Kind.SEARCH_OUT_OF_ALLOWANCE: _search_out_of_allowance,
     Kind.LINE_DOES_NOT_COMPILE: _line_does_not_compile,

@@ -53,12 +53,12 @@ WORDS: dict[Kind, Words] = {
         "with only the failing region kept below that stage, and all others compiled, the script passes"
     ),
     Kind.WRONG_VALUE: _wrong_value,
-    Kind.UNASKED: "the time was up before it was asked: {question}",
-    Kind.COMPONENT_FLAKY: "run again, what passed before failed: the failure is flaky",
+    Kind.UNASKED: "out of time before this was tested: {question}",
+    Kind.COMPONENT_FLAKY: "a run that passed before failed when repeated: the failure is flaky",
     Kind.LADDER_NOT_MONOTONE: ("the ladder is not monotone: it fails at {rungs} and passes again at {above}"),
     Kind.RUNGS_FAIL_DIFFERENTLY: "{rungs} fails in a different way than the script",
     Kind.PAIR_OF_ANOTHER_STAGE: "the pair of rungs {below} and {at} isolates {isolates}, not {stage}",
-    Kind.RUNG_FLAKY: "a rung that passed at first failed when it was run again: the script is flaky",
+    Kind.RUNG_FLAKY: "a rung that passed failed when repeated: the script is flaky",
     Kind.INSTRUMENTATION_HIDES: (
         "the plain run failed each time (3 of 3) and the recorded one never (0 of 3): instrumentation hides "
         "the failure"
@@ -74,10 +74,11 @@ WORDS: dict[Kind, Words] = {
         "torch.compile runs in processes that the script starts, and the script passes with it turned off "
         "there (TORCHDYNAMO_DISABLE=1); the rungs were set in those processes"
     ),
-    Kind.FAILS_UNRECORDED: "the script fails in the same way uncompiled where the lab records nothing",
+    Kind.FAILS_UNRECORDED: "uncompiled and without recording, the script fails in the same way",
     Kind.VALUES_VARY_UNCOMPILED: (
-        "two uncompiled runs of the script do not agree with each other, so its values are no measure of the "
-        "compiler: they depend on the time, on the order of threads or on random numbers without a seed"
+        "two uncompiled runs of the script do not agree with each other, so compiled values cannot "
+        "be compared with them: they depend on the time, on the order of threads or on random numbers "
+        "without a seed"
     ),
     Kind.MODULE_MISSING: "a module that the script imports is not installed",
     Kind.FILE_MISSING: "a file that the script opens does not exist",
@@ -97,5 +98,5 @@ WORDS: dict[Kind, Words] = {
         "{failures} of {runs}"
     ),
     Kind.COMPANION_ON_ONE_SIDE: "a companion that only one side has cannot be swapped",
-    Kind.COMPANION_NOT_ISOLATED: "what else differs is not ruled out",
+    Kind.COMPANION_NOT_ISOLATED: "other differences are not ruled out",
 }
