@@ -101,7 +101,7 @@ def test_changed_files_come_innermost_of_the_traceback_first(tmp_path: Path) -> 
     assert [(c.added, c.removed) for c in found.changed] == [(1, 1), (1, 1), (4, 3)]
     assert [diff.path for diff in found.diffs] == [names[1], names[0]]
     assert "+B" in found.diffs[0].text
-    assert found.said == "3 of the 4 files of scheduler differ, in 11 lines"
+    assert found.summary == "3 of the 4 files of scheduler differ, in 11 lines"
     assert not found.same
     assert not list(tmp_path.rglob("copies"))  # the copies are not kept
 
@@ -135,10 +135,10 @@ def test_no_difference_is_suspect(tmp_path: Path) -> None:
     )
     same = compare(one, two, Stage.SCHEDULER, None)
     assert not isinstance(same, str)
-    assert same.same and "the flip is suspect" in same.said
+    assert same.same and "the flip is suspect" in same.summary
     native = compare(one, three, Stage.SCHEDULER, None)
     assert not isinstance(native, str)
-    assert not native.same and "the native libraries differ" in native.said
+    assert not native.same and "the native libraries differ" in native.summary
 
 
 def test_a_stage_without_files_and_a_child_that_fails_are_said(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def piece(clone: Path) -> Piece:
-    return Piece(file=FILE, symbol="area", lines=lines_of((clone / FILE).read_text(), "area"))
+    return Piece(file=FILE, symbol="area", lines=lines_of((clone / FILE).read_text(), FILE, "area"))
 
 
 def test_only_what_touched_the_lines_is_named_with_its_pull_request(clone: Path, tmp_path: Path) -> None:
@@ -100,5 +100,5 @@ def test_the_number_of_a_subject_counts_where_the_body_has_none() -> None:
 
 def test_the_lines_of_a_method_and_of_what_is_not_there() -> None:
     source = "class A:\n    x = 1\n\n    def f(self):\n        return 1\n"
-    assert lines_of(source, "A.f") == (4, 5)
-    assert lines_of(source, "A.g") == () == lines_of("def f(:", "f")
+    assert lines_of(source, FILE, "A.f") == (4, 5)
+    assert lines_of(source, FILE, "A.g") == () == lines_of("def f(:", FILE, "f")

@@ -8,7 +8,7 @@ import string
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from accel_lab.reporting.redact.redactor import Redactor
@@ -235,6 +235,7 @@ def test_any_text_is_taken(text: str) -> None:
     made.python(text, "f.py")
 
 
+@example(parts=[("", "'", ["/home/bob", "\\x41", "/home/bob", "\\x41"])])
 @given(
     st.lists(
         st.tuples(

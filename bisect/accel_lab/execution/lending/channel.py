@@ -91,7 +91,8 @@ def send(connection: socket.socket, message: Any, descriptors: Sequence[int] = (
     """Sends one message as a line of JSON, with open file descriptors. Raises OSError."""
     data = (json.dumps(message) + "\n").encode()
     sent = socket.send_fds(connection, [data], list(descriptors)) if descriptors else 0
-    connection.sendall(data[sent:])
+    if sent < len(data):  # an empty send fails too once the other side has answered and closed
+        connection.sendall(data[sent:])
 
 
 def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:

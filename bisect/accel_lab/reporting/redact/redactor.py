@@ -84,7 +84,8 @@ class Redactor:
 
     def python(self, source: str, file: str) -> str:
         """Redacts Python source inside strings and comments only; other text is redacted as plain text."""
-        self._learned |= homes_in(source)
+        # An escape in a literal can hide a home folder from a search of the source's own spelling.
+        self._learned |= homes_in("\n".join([source, *pieces_in(source)]))
         new = self._made(("python", source, ""), file, lambda: self._python(source))
         if new != source and _compiles(source) and not _compiles(new):
             self.warnings.append(f"{file} does not compile after redaction")

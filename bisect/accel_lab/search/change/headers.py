@@ -15,8 +15,6 @@ AREAS = ("torch/include/ATen/cpu/", "torch/include/c10/", "torch/include/torch/c
 _START = "torch/include/torch/csrc/inductor/cpp_prefix.h"
 _ROOT = "torch/include/"
 _INCLUDE = re.compile(r"^[ ]*#[ ]*include[ ]*[<\"]([^>\"\n]{1,200})[>\"]", re.MULTILINE)
-#: A line that begins a function's body, such as ``Vectorized<float> cosh() const {``.
-_HEAD = re.compile(r"(\w+)[ ]*\([^;{}]*\{[ ]*$")
 _NO_FUNCTION = frozenset({"if", "for", "while", "switch", "catch"})
 
 
@@ -40,9 +38,10 @@ def function_at(source: str, line: int) -> str:
     Empty if there is none: the line stands at the level of a namespace or a class.
     """
     for text in reversed(source.split("\n")[:line]):
-        head = _HEAD.search(text)
-        if head is not None and head[1] not in _NO_FUNCTION:
-            return head[1]
+        head, opened, _ = text.partition("(")
+        if opened and text.rstrip().endswith("{") and (words := re.findall(r"\w+", head)):
+            if words[-1] not in _NO_FUNCTION:
+                return str(words[-1])
         if text == "}":
             break
     return ""
