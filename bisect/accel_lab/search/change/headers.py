@@ -39,9 +39,9 @@ def function_at(source: str, line: int) -> str:
     """
     for text in reversed(source.split("\n")[:line]):
         head, opened, _ = text.partition("(")
-        if opened and text.rstrip().endswith("{") and (words := re.findall(r"\w+", head)):
-            if words[-1] not in _NO_FUNCTION:
-                return str(words[-1])
+        words = re.findall(r"\w+", head) if opened and text.rstrip().endswith("{") else []
+        if words and words[-1] not in _NO_FUNCTION:
+            return str(words[-1])
         if text == "}":
             break
     return ""
