@@ -339,3 +339,39 @@ def test_a_table_in_a_class_goes_and_comes_with_its_methods(
     versions = Versions.of("torch/_dynamo/misc.py", base, other)
     found = closure({versions.path: frozenset({piece})}, {versions.path: versions}.get, Names([versions]))
     assert found[versions.path] - {piece} == travels
+
+
+LISTED = "from torch._dynamo.exc import (\n    Unsupported,\n    {names},\n)\n{more}"
+LONG = ",\n    ".join(f"unimplemented_for_reason_number_{n}" for n in range(8))
+
+
+def test_a_new_name_in_a_long_list_of_imports_travels_and_the_bases_names_stay() -> None:
+    """The statement's key is the same in both: pytorch's lists of imports are longer than a key."""
+    base = LISTED.format(names=LONG, more="def f():\n    return Unsupported\n")
+    other = LISTED.format(
+        names=f"{LONG.replace('_number_7', '_number_9')},\n    raised",
+        more="def f():\n    return raised\n",
+    )
+    versions = Versions.of("torch/_dynamo/x.py", base, other)
+    chosen = closure(
+        {versions.path: frozenset({"f"})}, lambda path: versions if path == versions.path else None
+    )
+    text = versions.mixed(chosen[versions.path])
+    assert "return raised" in text and "_number_7" in text and "    Unsupported," in text
+    names = {
+        alias.name
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert {"raised", "unimplemented_for_reason_number_7", "Unsupported"} <= names
+
+
+def test_a_name_that_only_type_checkers_see_is_not_there_at_run_time() -> None:
+    base = "if TYPE_CHECKING:\n    from torch._ops import OpOverload\n\n\ndef f(x):\n    return x\n"
+    other = "from torch._ops import OpOverload\n\n\ndef f(x):\n    return isinstance(x, OpOverload)\n"
+    versions = Versions.of("torch/_dynamo/x.py", base, other)
+    chosen = closure(
+        {versions.path: frozenset({"f"})}, lambda path: versions if path == versions.path else None
+    )
+    assert versions.mixed(chosen[versions.path]).count("import OpOverload") == 2

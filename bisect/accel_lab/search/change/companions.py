@@ -145,12 +145,12 @@ def _needs(
     base, other = versions.base.binds, versions.other.binds
     for name in _names(text):
         if name in other and name not in base:
-            yield from ((versions.path, needed) for needed in other[name] if needed in versions.added)
+            yield from ((versions.path, needed) for needed in other[name] if versions.brings(needed))
     for place, name in _wanted_elsewhere(text, versions.other.source, versions.path):
         there = module(place)
         if there is None or there.surely_binds(name) or name in there.base.binds:
             continue
-        yield from ((place, needed) for needed in there.other.binds.get(name, ()) if needed in there.added)
+        yield from ((place, needed) for needed in there.other.binds.get(name, ()) if there.brings(needed))
 
 
 @lru_cache(maxsize=8192)

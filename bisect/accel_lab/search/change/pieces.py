@@ -31,7 +31,7 @@ class Piece:
     ``key`` is its name in the module: ``f``, ``Class.method``, or ``Class`` for the first line of a class
     that is split. ``text`` is its source with the comments before it. ``owner`` is the class of a member.
     ``is_function``: its body runs only when called. ``inert``: an import, or a definition without a
-    decorator.
+    decorator. ``binds`` are the names that it binds when the module is imported.
     """
 
     key: str
@@ -39,6 +39,7 @@ class Piece:
     owner: str = ""
     is_function: bool = False
     inert: bool = False
+    is_import: bool = False
     binds: frozenset[str] = frozenset()
 
     @cached_property
@@ -152,9 +153,19 @@ class Versions:
         """Keys that only the other version has."""
         return frozenset(self.other.by_key) - frozenset(self.base.by_key)
 
+    def brings(self, key: str) -> bool:
+        """Whether a piece of the other version can bring a name that the base lacks.
+
+        Imports of a module have one key in both versions, whatever names they list.
+        """
+        return key in self.added or self.other.by_key[key].is_import
+
     def mixed(self, chosen: Collection[str], instead: Mapping[str, str] | None = None) -> str:
-        """Returns the base with the chosen pieces of the other version, or with their ``instead`` texts."""
-        texts = {key: piece.text for key, piece in self.other.by_key.items()} | dict(instead or {})
+        """Returns the base with the chosen pieces of the other version, or with their ``instead`` texts.
+
+        An import that both versions have keeps the base's names, which other pieces use, and gets new ones.
+        """
+        texts = {key: self._text(key) for key in self.other.by_key} | dict(instead or {})
         order = [key for key in self.base.by_key if key not in chosen or key in texts]
         places = set(order)
         previous: str | None = None
@@ -166,6 +177,13 @@ class Versions:
                 previous = piece.key
         lines = [texts[key] if key in chosen else self.base.by_key[key].text for key in order]
         return "\n".join(lines) + "\n"
+
+    def _text(self, key: str) -> str:
+        base, other = self.base.by_key.get(key), self.other.by_key[key]
+        if base is None or not (base.is_import and other.is_import):
+            return other.text
+        new = _only(other.text, frozenset(self.base.binds))
+        return "\n".join([base.text, *new])
 
     def _place(self, order: list[str], piece: Piece, previous: str | None) -> int:
         """Returns where to insert a piece: after its predecessor in its own version, and inside its class."""
@@ -238,12 +256,26 @@ def _piece(key: str, lines: list[str], group: list[ast.stmt], owner: str) -> Pie
         owner=owner,
         is_function=is_function,
         inert=inert,
+        is_import=all(_is_import(stmt) for stmt in group),
         binds=binds,
     )
 
 
+def _is_import(stmt: ast.stmt) -> bool:
+    return isinstance(stmt, (ast.Import, ast.ImportFrom))
+
+
+def _only(text: str, without: Collection[str]) -> Iterable[str]:
+    """Yields the imports of a text, less the names in ``without``."""
+    for stmt in ast.parse(text).body:
+        if isinstance(stmt, (ast.Import, ast.ImportFrom)):
+            stmt.names = [one for one in stmt.names if (one.asname or one.name) not in without]
+            if stmt.names:
+                yield ast.unparse(stmt)
+
+
 def _inert(stmt: ast.stmt) -> bool:
-    if isinstance(stmt, (ast.Import, ast.ImportFrom)):
+    if _is_import(stmt):
         return True
     defined = isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
     return defined and not getattr(stmt, "decorator_list", [])
@@ -286,12 +318,16 @@ def _numbered(name: str, seen: Counter[str]) -> str:
 
 
 def _bound(stmt: ast.stmt) -> Iterable[str]:
-    """Yields names that a top-level statement binds, also inside branches."""
+    """Yields names that a top-level statement binds at run time, also inside branches."""
     if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         yield stmt.name
         return
     if isinstance(stmt, (ast.Import, ast.ImportFrom)):
         yield from (alias.asname or alias.name.split(".")[0] for alias in stmt.names)
+        return
+    if isinstance(stmt, ast.If) and ast.unparse(stmt.test).rpartition(".")[2] == "TYPE_CHECKING":
+        for inner in stmt.orelse:
+            yield from _bound(inner)
         return
     for node in ast.iter_child_nodes(stmt):
         if isinstance(node, ast.stmt):
