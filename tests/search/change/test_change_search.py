@@ -194,7 +194,7 @@ def test_a_header_whose_function_the_culprit_names_is_tried_before_all_python_fi
 
     mixer = Header({})
     mixer.all[header] = (text, text.replace("one", "two", 1))
-    found = ChangeSearch(mixer, [FILES, [header]], ["cosh"]).run()
+    found = ChangeSearch(mixer, [FILES, [header], []], ["cosh"]).run()
     assert isinstance(found, Change) and found.both_ways is True
     assert found.places == ((header, WHOLE),)
     assert "+  return two();" in found.diff.splitlines()

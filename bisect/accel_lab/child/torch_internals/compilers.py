@@ -6,7 +6,7 @@ import contextlib
 import functools
 import shlex
 import sys
-from typing import Any
+from typing import Any, Callable
 
 
 def cpp_compiler() -> str:
@@ -18,12 +18,8 @@ def cpp_compiler() -> str:
     return str(get_cpp_compiler())
 
 
-#: Appended last, so that they override all other flags, including the script's own.
-_STRICT = "-fno-fast-math -fno-finite-math-only -fno-unsafe-math-optimizations -ffp-contract=off"
-
-
-def strict_math() -> bool:
-    """Makes C++ kernels compile without relaxed floating-point rules; False if this torch lacks the place.
+def _edit_commands(edit: Callable[[str], str]) -> bool:
+    """Puts every C++ command line through ``edit``; False if this torch lacks the place.
 
     Relies on ``torch/_inductor/cpp_builder.py: CppBuilder.get_command_line`` (since 2.5). torch runs that
     command line and hashes it into the kernel's name.
@@ -37,37 +33,40 @@ def strict_math() -> bool:
         return False
 
     @functools.wraps(original)
-    def strict(builder: Any) -> str:
-        return "%s %s" % (original(builder).rstrip(), _STRICT)
+    def edited(builder: Any) -> str:
+        return edit(str(original(builder)))
 
-    CppBuilder.get_command_line = strict
+    CppBuilder.get_command_line = edited
     return True
+
+
+#: Appended last, so that they override all other flags, including the script's own.
+_STRICT = "-fno-fast-math -fno-finite-math-only -fno-unsafe-math-optimizations -ffp-contract=off"
+
+
+def strict_math() -> bool:
+    """Makes C++ kernels compile without relaxed floating-point rules; False if this torch lacks the place."""
+    return _edit_commands(lambda command: "%s %s" % (command.rstrip(), _STRICT))
 
 
 def include_first(folder: str) -> bool:
     """Makes C++ kernels find headers in a folder before torch's own; False if this torch lacks the place.
 
-    Relies on ``torch/_inductor/cpp_builder.py: CppBuilder.get_command_line`` (since 2.5), as
-    :func:`strict_math` does. Headers are not precompiled then: the key of a precompiled one
-    (``_precompile_header`` there, since 2.8) does not depend on what lies in the folder.
+    Headers are not precompiled then: the key of a precompiled one (``torch/_inductor/cpp_builder.py:
+    _precompile_header``, since 2.8) does not depend on what lies in the folder.
     """
-    try:
-        from torch._inductor import config
-        from torch._inductor.cpp_builder import CppBuilder
-    except ImportError:
+    option = "-I" + shlex.quote(folder)
+
+    def with_folder(command: str) -> str:
+        compiler, _, rest = command.partition(" ")
+        return "%s %s %s" % (compiler, option, rest)
+
+    if not _edit_commands(with_folder):
         return False
-    original = getattr(CppBuilder, "get_command_line", None)
-    if original is None or sys.platform == "win32":
-        return False
+    from torch._inductor import config
+
     with contextlib.suppress(AttributeError):
         config.cpp_cache_precompile_headers = False
-
-    @functools.wraps(original)
-    def with_folder(builder: Any) -> str:
-        compiler, _, rest = str(original(builder)).partition(" ")
-        return "%s -I%s %s" % (compiler, shlex.quote(folder), rest)
-
-    CppBuilder.get_command_line = with_folder
     return True
 
 

@@ -60,10 +60,16 @@ class Redactor:
         """Remembers the secrets of a text and the home directories that it mentions, for all texts."""
         self._learned |= homes_in(text)
         if file.endswith((".py", ".pyi")):
-            self._pieces.update(piece for piece in pieces_in(text) if _LEAST <= len(piece) <= 200)
+            self._pieces.update(piece for piece in self._literals(text) if _LEAST <= len(piece) <= 200)
             if edit_source(text, self._collect, lambda span: "") is not None:
                 return
         self._collect(text, "", False)
+
+    def _literals(self, source: str) -> list[str]:
+        """Returns the texts of a source's literals, whose home folders an escape hides in its spelling."""
+        pieces = pieces_in(source)
+        self._learned |= homes_in("\n".join(pieces))
+        return pieces
 
     def learn_value(self, value: Any, key: str = "") -> None:
         """Remembers the secrets and home directories of a JSON value."""
@@ -84,8 +90,8 @@ class Redactor:
 
     def python(self, source: str, file: str) -> str:
         """Redacts Python source inside strings and comments only; other text is redacted as plain text."""
-        # An escape in a literal can hide a home folder from a search of the source's own spelling.
-        self._learned |= homes_in("\n".join([source, *pieces_in(source)]))
+        self._learned |= homes_in(source)
+        self._literals(source)
         new = self._made(("python", source, ""), file, lambda: self._python(source))
         if new != source and _compiles(source) and not _compiles(new):
             self.warnings.append(f"{file} does not compile after redaction")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from accel_lab.core.verdict import Verdict
@@ -95,7 +95,7 @@ class ChangeSearch:
         """Runs the search; if the budget ends it, the best change so far has ``complete`` False."""
         best: Change | None = None
         try:
-            for first, paths in itertools.product((self._named, self._first), self._groups):
+            for first, paths in self._steps():
                 for _ in range(MOST_ANSWERS):
                     found = first(paths)
                     if not found:
@@ -111,7 +111,7 @@ class ChangeSearch:
             if best is None:
                 return self._none("out of time before any mix fixed the failure")
         if best is not None:
-            return replace(best, runs=self._runs, candidates=len(self._places))
+            return replace(best, runs=self._all_runs, candidates=len(self._places))
         return self._none(
             "no change in torch's Python sources fixes the failure: the change is in compiled code, or in "
             "pieces that cannot be exchanged alone"
@@ -119,21 +119,23 @@ class ChangeSearch:
             else "no change in torch's Python sources fixes the failure: the change is in compiled code"
         )
 
+    def _steps(self) -> Iterable[tuple[Callable[[Sequence[str]], list[PieceId]], Sequence[str]]]:
+        """Yields how to search which group; the last, all other files, is not even read before the others."""
+        for groups in (self._groups[:-1], self._groups[-1:]):
+            yield from itertools.product((self._named, self._first), groups)
+
     # -- which pieces ----------------------------------------------------------------------------------
 
     def _candidates(self, paths: Sequence[str]) -> tuple[list[PieceId], list[PieceId]]:
         """Returns the functions and the other statements of some files that the failing run uses."""
         functions, others = self._pool.candidates(paths)
-        places = dict.fromkeys([*functions, *others])
-        if places and not self._places.keys() >= places.keys():
-            self._runs += 1  # the run that found which of them are used; its answer is kept
-        self._places.update(places)
+        self._places.update(dict.fromkeys([*functions, *others]))
         return functions, others
 
     def _named(self, paths: Sequence[str]) -> list[PieceId]:
         """Returns functions that the culprit names and that make the failure disappear; empty if none do.
 
-        They are tried in all groups before anything else: it costs a run or two.
+        That costs a run or two, so it comes before anything larger (see :meth:`_steps`).
         """
         functions, _ = self._candidates(paths)
         named = [place for place in functions if self._is_named(place)]
@@ -179,8 +181,7 @@ class ChangeSearch:
 
     def _words_in_header(self, path: str) -> list[frozenset[str]]:
         """Returns the words of the names of the functions in which a header differs."""
-        versions = self._mixer.failing(path)
-        assert versions is not None
+        versions = self._versions(path)
         base, other = versions.base.source, versions.other.source
         return [_words(function_at(base, start + 1)) for start, _, _ in hunks_of(base, other)]
 
@@ -230,10 +231,9 @@ class ChangeSearch:
         """
         found = dict.fromkeys(places)
         for path, key in places:
-            versions = self._mixer.failing(path)
-            assert versions is not None
-            owner = _owner(versions, key)
-            mates = [one for one in versions.changed if owner and owner in (one, _owner(versions, one))]
+            versions = self._versions(path)
+            owner = versions.owner_of(key)
+            mates = [one for one in versions.changed if owner and owner in (one, versions.owner_of(one))]
             found.update(dict.fromkeys((path, one) for one in mates))
         return list(found) if len(found) > len(places) else []
 
@@ -249,8 +249,7 @@ class ChangeSearch:
         bases: dict[PieceId, str] = {}
         parts: list[Part] = []
         for place in places:
-            versions = self._mixer.failing(place[0])
-            assert versions is not None
+            versions = self._versions(place[0])
             base, other = versions.base.by_key.get(place[1]), versions.other.by_key.get(place[1])
             if base is None or other is None:
                 parts.append((place, None))
@@ -273,6 +272,12 @@ class ChangeSearch:
             return None
         # A mix that fails in another way neither confirms nor refutes the pieces.
         return {Verdict.BAD: True, Verdict.GOOD: False}.get(verdict)
+
+    def _versions(self, path: str) -> Versions:
+        """Returns both versions of a file that has a changed piece."""
+        versions = self._mixer.failing(path)
+        assert versions is not None
+        return versions
 
     # -- asking ----------------------------------------------------------------------------------------
 
@@ -297,8 +302,7 @@ class ChangeSearch:
         files = []
         chosen = self._pool.chosen(places, failing=True, instead=texts)
         for path, mixed in (self._pool.texts(chosen, failing=True, instead=texts) or {}).items():
-            versions = self._mixer.failing(path)
-            assert versions is not None
+            versions = self._versions(path)
             files.append((path, versions.base.source, mixed))
             base = versions.mixed(()).splitlines()
             lines += difflib.unified_diff(
@@ -311,19 +315,17 @@ class ChangeSearch:
             diff="\n".join(lines),
             both_ways=both_ways,
             complete=complete,
-            runs=self._runs,
+            runs=self._all_runs,
             candidates=len(self._places),
             files=tuple(files),
         )
 
+    @property
+    def _all_runs(self) -> int:
+        return self._runs + self._pool.looked
+
     def _none(self, reason: str) -> NoChange:
-        return NoChange(reason=reason, runs=self._runs, candidates=len(self._places))
-
-
-def _owner(versions: Versions, key: str) -> str:
-    """Returns the class of a piece; empty at a module's top level."""
-    piece = versions.base.by_key.get(key) or versions.other.by_key[key]
-    return piece.owner
+        return NoChange(reason=reason, runs=self._all_runs, candidates=len(self._places))
 
 
 def _gone(verdict: Verdict) -> bool | None:

@@ -165,7 +165,7 @@ class Versions:
 
         An import that both versions have keeps the base's names, which other pieces use, and gets new ones.
         """
-        texts = {key: self._text(key) for key in self.other.by_key} | dict(instead or {})
+        texts = {key: self._text(key) for key in chosen if key in self.other.by_key} | dict(instead or {})
         order = [key for key in self.base.by_key if key not in chosen or key in texts]
         places = set(order)
         previous: str | None = None
@@ -189,13 +189,14 @@ class Versions:
         """Returns where to insert a piece: after its predecessor in its own version, and inside its class."""
         place = order.index(previous) + 1 if previous is not None else 0
         if piece.owner:
-            inside = [n for n, key in enumerate(order) if piece.owner in (key, self._owner(key))]
+            inside = [n for n, key in enumerate(order) if piece.owner in (key, self.owner_of(key))]
             return min(max(place, inside[0] + 1), inside[-1] + 1) if inside else place
-        while place < len(order) and self._owner(order[place]):
+        while place < len(order) and self.owner_of(order[place]):
             place += 1
         return place
 
-    def _owner(self, key: str) -> str:
+    def owner_of(self, key: str) -> str:
+        """Returns the class of a piece of either version; empty at the module's top level."""
         piece = self.base.by_key.get(key) or self.other.by_key.get(key)
         return piece.owner if piece is not None else ""
 

@@ -69,11 +69,24 @@ class Pool:
         self._mixer = mixer
         self._paths: dict[str, None] = {}
         self._names: dict[bool, Names] = {}
+        #: By group of files: the functions and the other statements that the failing run uses.
+        self._used: dict[tuple[str, ...], tuple[list[PieceId], list[PieceId]]] = {}
+        #: Runs that found what is used.
+        self.looked = 0
         #: Pieces known not to be the change, or to break any mix that contains them.
         self.left_out: set[PieceId] = set()
 
     def candidates(self, paths: Sequence[str]) -> tuple[list[PieceId], list[PieceId]]:
         """Returns the changed pieces that take effect in the failing run: functions, and other statements."""
+        group = tuple(paths)
+        if group not in self._used:
+            self._used[group] = self._find_used(group)
+        functions, others = (
+            [place for place in places if place not in self.left_out] for places in self._used[group]
+        )
+        return functions, others
+
+    def _find_used(self, paths: Sequence[str]) -> tuple[list[PieceId], list[PieceId]]:
         if not self._paths.keys() >= set(paths):
             self._paths.update(dict.fromkeys(paths))
             self._names.clear()
@@ -88,13 +101,14 @@ class Pool:
                     continue  # comes along with what needs it; a new method may be called by its base class
                 if piece.inert and not piece.is_function:
                     continue  # an import
-                if (path, key) in self.left_out or not self._fits((path, key)):
+                if not self._fits((path, key)):
                     continue
                 changed.append(((path, key), piece.is_function and key not in versions.added))
         functions = [place for place, is_function in changed if is_function]
         others = [place for place, is_function in changed if not is_function]
         if not changed:
             return [], []
+        self.looked += 1
         ran = self._mixer.executed(functions, list(dict.fromkeys(path for (path, _), _ in changed)))
         if ran is None:
             return functions, others
