@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -612,6 +612,7 @@ def test_tensors_of_torch_are_read_without_torch() -> None:
     assert compare_tensors(one, Tensor(two.array, "float32")).reason == "dtype"
 
 
+@example(values=np.array([7.0203048e-299, 1.0]), power=-10.0, prefilter=False, seed=64)
 @given(arrays(st.sampled_from(["float32", "float64"])), st.floats(-18, 1), st.booleans(), st.integers(0, 99))
 def test_the_quick_look_at_close_values_changes_no_answer(
     values: Any, power: float, prefilter: bool, seed: int

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .closeness import relative_to_size
+from .closeness import least_counted, relative_to_size
 from .dtypes import Array
 
 #: Supported dtypes, and the integer type of the same size.
@@ -65,7 +65,11 @@ class CloseValues:
             if self._typical_size == 0:
                 size[size == 0] = 1
             np.divide(apart, size, out=size)
-            at = slice(worst := int(np.argmax(size)), worst + 1)
+            worst = int(np.argmax(size))
+            if apart[worst] <= (least := least_counted(self._dtype, self._typical_size)):
+                size[apart <= least] = 0  # as relative_to_size does: a difference below the dtype's range
+                worst = int(np.argmax(size))
+            at = slice(worst, worst + 1)
             one, two = (values[at].astype(np.float64) for values in (apart, want))
             self.relative = max(self.relative, relative_to_size(one, two, self._dtype, self._typical_size))
         return places

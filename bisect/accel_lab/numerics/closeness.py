@@ -68,6 +68,11 @@ def allowed(
     return tolerance
 
 
+def least_counted(dtype: str, typical_size: float) -> float:
+    """Returns the difference that an element must exceed to have a relative error other than 0."""
+    return least(dtype) if typical_size > 0 else 0.0
+
+
 def relative_to_size(apart: Array, want: Array, dtype: str, typical_size: float | None = None) -> float:
     """Returns the largest difference relative to element plus typical magnitude; inf if not finite."""
     size = np.abs(want)
@@ -76,7 +81,7 @@ def relative_to_size(apart: Array, want: Array, dtype: str, typical_size: float 
     differs = apart > 0
     if not differs.any():
         return 0.0
-    beyond_range = apart > (least(dtype) if typical_size > 0 else 0.0)
+    beyond_range = apart > least_counted(dtype, typical_size)
     ratio = np.where(differs & beyond_range, apart / np.where(scale > 0, scale, apart), 0.0)
     return float(np.where(np.isfinite(ratio), ratio, np.inf).max())
 
