@@ -44,12 +44,24 @@ class MixedSources(importlib.abc.MetaPathFinder):
         if fullname not in self._served and fullname not in self._watched:
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        served, watched = self._served.get(fullname), self._watched.get(fullname, frozenset())
+        if spec is None and served is not None and path:
+            spec = self._new(fullname, next(iter(path)))
         if spec is None or not spec.origin or not spec.origin.endswith(".py"):
             return None
-        served, watched = self._served.get(fullname), self._watched.get(fullname, frozenset())
         spec.loader = _Loader(fullname, spec.origin, served, watched)
         self._loaded.add(fullname)
         return spec
+
+    def _new(self, fullname: str, folder: str) -> Any:
+        """Returns the spec of a served module that this release lacks; a package if others are below it."""
+        place = os.path.join(folder, fullname.rpartition(".")[2])
+        if any(name.startswith(fullname + ".") for name in self._served):
+            origin = os.path.join(place, "__init__.py")
+            return importlib.util.spec_from_file_location(
+                fullname, origin, submodule_search_locations=[place]
+            )
+        return importlib.util.spec_from_file_location(fullname, place + ".py")
 
 
 def lay_out(headers: Dict[str, str], folder: str) -> str:

@@ -121,7 +121,7 @@ def _record(found: Change | NoChange, newer: Mapping[str, str]) -> FlipChange:
             Piece(file=path, symbol=_symbol(found, path, key), lines=lines_of(newer[path], path, key))
             for path, key in found.places
         ),
-        patch=patch_of(found.files) if all(is_python(file) for file, _, _ in found.files) else (),
+        patch=patch_of(found.files) if all(is_python(file) and own for file, own, _ in found.files) else (),
         runs=found.runs,
         candidates=found.candidates,
     )
@@ -203,9 +203,9 @@ class BuildMixer:
     @functools.cache  # noqa: B019 - lives as long as the search
     def failing(self, path: str) -> Versions | None:
         base, other = self._both.text(False, path), self._both.text(True, path)
-        if base is None or other is None or base == other:
+        if base == other:
             return None
-        return Versions.of(path, base, other)
+        return Versions.of(path, base or "", other or "")
 
     def passing(self, path: str) -> Versions | None:
         versions = self.failing(path)
@@ -261,7 +261,7 @@ class BuildMixer:
         raised = step.outcome.raised
         return Answer(
             verdict=step.verdict,
-            frames=tuple((frame.file, frame.function) for frame in raised.frames) if raised else (),
+            frames=raised.frames if raised else (),
         )
 
     @staticmethod

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
+from accel_lab.core.outcome import Frame
 from accel_lab.core.verdict import Verdict
 from accel_lab.search.change.change_search import Change, ChangeSearch, NoChange
 from accel_lab.search.change.companions import PieceId
@@ -232,7 +233,12 @@ def test_a_piece_that_breaks_the_mix_is_taken_out_of_it() -> None:
     class Breaks(FakeMixer):
         def ask(self, failing: bool, texts: Mapping[str, str]) -> Answer:
             answer = super().ask(failing, texts)
-            frames = (("script.py", "main"), (FILES[1], "fun2"), (FILES[1], "helper"))
+            if FILES[1] not in texts:
+                return answer
+            line = texts[FILES[1]].split("unheard_of")[0].count("\n") + 1
+            frames = (Frame(file="script.py", line=1, function="main"),)
+            frames += (Frame(file=FILES[1], line=line, function="fun2"),)
+            frames += (Frame(file=FILES[1], line=1, function="helper"),)
             return Answer(verdict=answer.verdict, frames=frames)
 
     mixer = Breaks({FILES[2]: [lines_of(3)]})
@@ -243,6 +249,68 @@ def test_a_piece_that_breaks_the_mix_is_taken_out_of_it() -> None:
     assert isinstance(found, Change) and found.places == ((FILES[2], "fun3"),)
     assert found.both_ways is True
     assert mixer.asked < 20
+
+
+def test_pieces_that_break_a_mix_without_a_traceback_are_found_by_halving() -> None:
+    """Two of twenty functions break whatever they are in, and the change is in one of the others."""
+
+    class Breaks(FakeMixer):
+        def verdict(self, failing: bool, texts: Mapping[str, str]) -> Verdict:
+            self.breaks = "unheard_of" if failing else ""
+            return super().verdict(failing, texts)
+
+    mixer = Breaks({FILES[1]: [lines_of(3)]})
+    for number, name in ((0, 2), (1, 4)):
+        one, two = mixer.all[FILES[number]]
+        line = lines_of(name)
+        mixer.all[FILES[number]] = (one, two.replace(line, line + "    x.unheard_of()\n"))
+    found = ran(mixer)
+    assert isinstance(found, Change) and found.places == ((FILES[1], "fun3"),)
+    assert found.both_ways is True
+
+
+def test_what_needs_a_piece_that_breaks_the_mix_is_taken_out_of_it() -> None:
+    """The traceback shows a new helper's line; the function that calls the helper is what brought it."""
+
+    class Breaks(FakeMixer):
+        def ask(self, failing: bool, texts: Mapping[str, str]) -> Answer:
+            answer = super().ask(failing, texts)
+            text = texts.get(FILES[1], "")
+            line = text.split("unheard_of")[0].count("\n") + 1
+            return Answer(
+                verdict=answer.verdict, frames=(Frame(file=FILES[1], line=line, function="<module>"),)
+            )
+
+    mixer = Breaks({FILES[2]: [lines_of(3)]})
+    one, two = mixer.all[FILES[1]]
+    new = two.replace(lines_of(2), lines_of(2) + "    extra(x)\n") + "\n\ndef extra(x):\n    unheard_of(x)\n"
+    mixer.all[FILES[1]] = (one, new)
+    mixer.breaks = "unheard_of"
+    found = ran(mixer)
+    assert isinstance(found, Change) and found.places == ((FILES[2], "fun3"),)
+    assert mixer.asked < 20
+
+
+def test_a_module_that_only_the_other_release_has_comes_along_with_what_imports_it() -> None:
+    new = "torch/_new/_base.py"
+
+    class Imports(FakeMixer):
+        def verdict(self, failing: bool, texts: Mapping[str, str]) -> Verdict:
+            verdict = super().verdict(failing, texts)
+            text = texts.get(FILES[2], self.all[FILES[2]][not failing])
+            there = not failing or {new, "torch/_new/__init__.py"} <= texts.keys()
+            return Verdict.DIFFERENT if "import Base" in text and not there else verdict
+
+    mixer = Imports({FILES[2]: [lines_of(3)]})
+    one, two = mixer.all[FILES[2]]
+    two = "from torch._new._base import Base\n" + two.replace(lines_of(3), lines_of(3) + "    Base(x)\n")
+    mixer.all[FILES[2]] = (one, two)
+    mixer.all[new] = ("", "class Base:\n    pass\n\n\ndef unused():\n    pass\n")
+    mixer.all["torch/_new/__init__.py"] = ("", "from torch import unheard_of\n")
+    found = ran(mixer)
+    assert isinstance(found, Change) and found.places == ((FILES[2], "fun3"),)
+    assert "class Base" in mixer.first[new] and "unused" not in mixer.first[new]
+    assert mixer.first["torch/_new/__init__.py"].strip() == ""
 
 
 def test_a_function_that_only_another_one_needs_as_a_whole_is_not_named() -> None:

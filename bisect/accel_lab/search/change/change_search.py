@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import re
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -20,10 +21,8 @@ from .delta import ddmin
 from .headers import function_at
 from .hunks import Part, hunks_of, left_of
 from .pieces import WHOLE, Versions
-from .pool import Answer, Mixer, OutOfBudget, Pool, raising
+from .pool import Answer, Mixer, OutOfBudget, Pool
 
-#: Maximum files tested one by one if all of them together do not move the failure.
-MOST_FILES = 12
 #: Maximum times that pieces which break a mix are removed from it.
 MOST_BROKEN = 5
 #: The search ends after this many answers that do not hold in the other direction.
@@ -149,8 +148,8 @@ class ChangeSearch:
     def _first(self, paths: Sequence[str]) -> list[PieceId]:
         """Returns candidates of some files that together make the failure disappear; empty if none do.
 
-        All functions are tried first, then also the statements of modules and classes. Single files are tried
-        if all files together fail in another way.
+        All functions are tried first, then also the statements of modules and classes; in parts, if all of
+        them together fail in another way.
         """
         functions, others = self._candidates(paths)
         places = [*functions, *others]
@@ -158,22 +157,36 @@ class ChangeSearch:
             return []
         files = list(dict.fromkeys(path for path, _ in places))
         self._listener(f"{len(places)} changed pieces in {len(files)} files")
-        groups = [functions, places] if functions and others else [places]
-        told = False
-        for group in groups:
+        unresolved = []
+        for group in [functions, places] if functions and others else [places]:
             gone, left = self._without_broken(group)
             if gone:
                 return left
-            told = gone is False and left == group
-        if told or len(files) == 1:
+            if gone is None or left != group:
+                unresolved.append(group)
+        if not unresolved or unresolved == [functions]:
             return []  # all of them together keep the failure, so no subset will remove it
         self._broken = True
-        single = [
-            [place for place in group if place[0] == path] for path in files[:MOST_FILES] for group in groups
-        ]
-        return next(
-            (group for n, group in enumerate(single) if group not in single[:n] and self._gone(group)), []
-        )
+        parts = [functions, others] if len(unresolved) > 1 else unresolved
+        return next(filter(None, map(self._in_parts, parts)), [])
+
+    def _in_parts(self, group: list[PieceId]) -> list[PieceId]:
+        """Returns a part of some pieces that makes the failure disappear; empty if none does.
+
+        A part that fails in another way is halved, between files first; one that keeps the failure is done
+        with. Pieces that break a part are a part of their own.
+        """
+        waiting = deque(_halves(group) or [group])
+        while waiting:
+            part = waiting.popleft()
+            gone, left = self._without_broken(part)
+            if gone:
+                return left
+            if gone is None:
+                waiting.extend(_halves(part))
+            elif broken := [place for place in part if place not in left]:
+                waiting.append(broken)
+        return []
 
     def _is_named(self, place: PieceId) -> bool:
         own = [_words(place[1])] if place[1] != WHOLE else self._words_in_header(place[0])
@@ -191,7 +204,7 @@ class ChangeSearch:
         for _ in range(MOST_BROKEN):
             answer = self._answer(left)
             gone = _gone(answer.verdict)
-            broken = raising(answer.frames, left) if gone is None else []
+            broken = self._pool.breaking(answer.frames, left) if gone is None else []
             if not broken:
                 return gone, left
             left = [place for place in left if place not in broken]
@@ -330,6 +343,16 @@ class ChangeSearch:
 
 def _gone(verdict: Verdict) -> bool | None:
     return {Verdict.GOOD: True, Verdict.BAD: False}.get(verdict)
+
+
+def _halves(places: Sequence[PieceId]) -> list[list[PieceId]]:
+    """Halves pieces, their files if they are of several; a single piece has no halves."""
+    files = list(dict.fromkeys(path for path, _ in places))
+    if len(files) > 1:
+        first = set(files[: len(files) // 2])
+        return [[one for one in places if (one[0] in first) is half] for half in (True, False)]
+    middle = len(places) // 2
+    return [list(places[:middle]), list(places[middle:])] if middle else []
 
 
 def _words(name: str) -> frozenset[str]:

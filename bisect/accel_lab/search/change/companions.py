@@ -112,8 +112,8 @@ def closure(
     A name that a piece uses and the base lacks is taken from the other version of its file. An imported name,
     or an attribute of an imported module, is taken from the file that defines it. With ``names``, so are
     members of classes, and functions that are called with a new signature. ``module`` returns both versions
-    of a file, or None if they are equal or only one exists. ``instead`` holds the texts of pieces that are
-    taken in part.
+    of a file, or None if they are equal or do not exist. Of a module that the base lacks, the names that are
+    imported are taken. ``instead`` holds the texts of pieces that are taken in part.
     """
     found = {path: set(keys) for path, keys in chosen.items()}
     for _ in range(ROUNDS):
@@ -134,6 +134,8 @@ def closure(
                     needed += names.without((path, key))
                 for where, what in needed:
                     found.setdefault(where, set()).add(what)
+                for where in _new_modules(piece.text, path, module) if piece is not None else ():
+                    found.setdefault(where, set())
         if before == {path: frozenset(keys) for path, keys in found.items()}:
             break
     return {path: frozenset(keys) for path, keys in found.items()}
@@ -151,6 +153,30 @@ def _needs(
         if there is None or there.surely_binds(name) or name in there.base.binds:
             continue
         yield from ((place, needed) for needed in there.other.binds.get(name, ()) if there.brings(needed))
+
+
+def _new_modules(text: str, path: str, module: Callable[[str], Versions | None]) -> Iterable[str]:
+    """Yields the files of modules that a piece imports and the base lacks, with the packages they are in."""
+    for name in _imported(text, path):
+        for place in files_of(name):
+            versions = module(place)
+            if versions is not None and not versions.base.source:
+                yield place
+
+
+@lru_cache(maxsize=8192)
+def _imported(text: str, path: str) -> frozenset[str]:
+    """Returns what a piece imports as names of modules, with their packages; some are no modules."""
+    tree = parsed(text) if "import" in text else None
+    names: set[str] = set()
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            owner = _absolute(node, path)
+            names |= {f"{owner}.{alias.name}" for alias in node.names}
+    parts = (name.split(".") for name in names)
+    return frozenset(".".join(one[:end]) for one in parts for end in range(1, len(one) + 1))
 
 
 @lru_cache(maxsize=8192)

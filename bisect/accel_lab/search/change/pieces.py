@@ -109,7 +109,10 @@ class _Pair:
 
 @dataclass(frozen=True, kw_only=True)
 class Versions:
-    """Two versions of one module: ``base`` is changed, ``other`` supplies the changes."""
+    """Two versions of one module: ``base`` is changed, ``other`` supplies the changes.
+
+    The text of a module that only one release has is empty in the other one.
+    """
 
     path: str
     pair: _Pair = field(repr=False)
@@ -165,6 +168,20 @@ class Versions:
 
         An import that both versions have keeps the base's names, which other pieces use, and gets new ones.
         """
+        return "\n".join(text for _, text in self._laid_out(chosen, instead)) + "\n"
+
+    def key_at(self, line: int, chosen: Collection[str], instead: Mapping[str, str] | None = None) -> str:
+        """Returns the key of the piece that a line (from 1) of :meth:`mixed` is in; empty after the last."""
+        for key, text in self._laid_out(chosen, instead):
+            line -= text.count("\n") + 1
+            if line <= 0:
+                return key
+        return ""
+
+    def _laid_out(
+        self, chosen: Collection[str], instead: Mapping[str, str] | None
+    ) -> Iterable[tuple[str, str]]:
+        """Yields the pieces of a mix in their order, each with its text."""
         texts = {key: self._text(key) for key in chosen if key in self.other.by_key} | dict(instead or {})
         order = [key for key in self.base.by_key if key not in chosen or key in texts]
         places = set(order)
@@ -175,8 +192,7 @@ class Versions:
                 places.add(piece.key)
             if piece.key in places:
                 previous = piece.key
-        lines = [texts[key] if key in chosen else self.base.by_key[key].text for key in order]
-        return "\n".join(lines) + "\n"
+        yield from ((key, texts[key] if key in chosen else self.base.by_key[key].text) for key in order)
 
     def _text(self, key: str) -> str:
         base, other = self.base.by_key.get(key), self.other.by_key[key]

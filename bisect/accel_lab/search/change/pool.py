@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from accel_lab.core.outcome import Frame
 from accel_lab.core.verdict import Verdict
 
 from .calls import fitted
@@ -27,13 +28,10 @@ class ExecutedCode:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """Result of running a mix.
-
-    ``frames`` are (file, function) of each frame of the exception, outermost first.
-    """
+    """Result of running a mix; ``frames`` are those of its exception, outermost first."""
 
     verdict: Verdict
-    frames: tuple[tuple[str, str], ...] = ()
+    frames: tuple[Frame, ...] = ()
 
 
 class OutOfBudget(Exception):
@@ -44,10 +42,10 @@ class Mixer(Protocol):
     """Both releases, and runs of either with pieces of the other."""
 
     def failing(self, path: str) -> Versions | None:
-        """Returns a file with the failing release as the base; None if equal or only in one release."""
+        """Returns a file with the failing release as the base; None if equal or in neither release."""
 
     def passing(self, path: str) -> Versions | None:
-        """Returns a file with the passing release as the base; None if equal or only in one release."""
+        """Returns a file with the passing release as the base; None if equal or in neither release."""
 
     def native_names(self, failing: bool) -> frozenset[str]:
         """Returns the ``torch._C`` names that a release's sources use, so its compiled part has them."""
@@ -69,6 +67,8 @@ class Pool:
         self._mixer = mixer
         self._paths: dict[str, None] = {}
         self._names: dict[bool, Names] = {}
+        #: By piece: what it needs, itself included.
+        self._brought: dict[PieceId, dict[str, frozenset[str]]] = {}
         #: By group of files: the functions and the other statements that the failing run uses.
         self._used: dict[tuple[str, ...], tuple[list[PieceId], list[PieceId]]] = {}
         #: Runs that found what is used.
@@ -90,6 +90,7 @@ class Pool:
         if not self._paths.keys() >= set(paths):
             self._paths.update(dict.fromkeys(paths))
             self._names.clear()
+            self._brought.clear()
         changed: list[tuple[PieceId, bool]] = []
         for path in paths:
             versions = self._mixer.failing(path)
@@ -138,9 +139,8 @@ class Pool:
             versions = self._mixer.failing(path) if failing else self._mixer.passing(path)
             if versions is None:
                 continue
-            own = {key: fit for key in keys if (fit := _fit(versions, key))}
-            own |= {key: text for (where, key), text in (instead or {}).items() if where == path}
-            texts[path] = versions.mixed(keys, own)
+            own = {key: text for (where, key), text in (instead or {}).items() if where == path}
+            texts[path] = versions.mixed(keys, _fits(versions, keys) | own)
             if not is_python(path):
                 continue
             try:
@@ -148,6 +148,29 @@ class Pool:
             except SyntaxError:
                 return None
         return texts
+
+    def breaking(self, frames: Sequence[Frame], places: Sequence[PieceId]) -> list[PieceId]:
+        """Returns the pieces that brought the innermost exchanged line of a traceback.
+
+        The line is in one of them, or in a piece that some of them need. Empty if there is no such line.
+        """
+        chosen = self.chosen(places, failing=True)
+        for frame in reversed(frames):
+            versions = self._mixer.failing(frame.file) if frame.file in chosen else None
+            if versions is None:
+                continue
+            keys = chosen[frame.file]
+            at = (frame.file, versions.key_at(frame.line, keys, _fits(versions, keys)))
+            if at in places:
+                return [at]
+            if at[1] in keys:
+                return [place for place in places if at[1] in self._brings(place).get(at[0], ())]
+        return []
+
+    def _brings(self, place: PieceId) -> dict[str, frozenset[str]]:
+        if place not in self._brought:
+            self._brought[place] = self.chosen([place], failing=True)
+        return self._brought[place]
 
     def native_fits(self, chosen: Chosen, *, failing: bool) -> bool:
         """Whether the pieces use only ``torch._C`` names that the release's compiled part has."""
@@ -168,6 +191,11 @@ class Pool:
         return self.native_fits(by_path([place]), failing=True)
 
 
+def _fits(versions: Versions, keys: Collection[str]) -> dict[str, str]:
+    """Returns the texts of the functions that keep the base's signature, by key."""
+    return {key: fit for key in keys if (fit := _fit(versions, key))}
+
+
 def _fit(versions: Versions, key: str) -> str:
     """Returns the other text with the base's signature if callers pass more arguments; empty if unchanged."""
     base, other = versions.base.by_key.get(key), versions.other.by_key.get(key)
@@ -183,16 +211,3 @@ def by_path(places: Sequence[PieceId]) -> dict[str, frozenset[str]]:
     for path, key in places:
         found.setdefault(path, set()).add(key)
     return {path: frozenset(keys) for path, keys in found.items()}
-
-
-def raising(frames: Sequence[tuple[str, str]], places: Collection[PieceId]) -> list[PieceId]:
-    """Returns the pieces of the innermost matching frame; a frame has no class, so all of that name."""
-    for file, function in reversed(frames):
-        found = [
-            place
-            for place in places
-            if place[0] == file and place[1].partition("#")[0].rpartition(".")[2] == function
-        ]
-        if found:
-            return found
-    return []
