@@ -2,7 +2,8 @@
 
 The import hook is installed before the program imports torch. A replaced module is compiled under the path of
 the original file, so that code which inspects paths sees no difference. The hook can also note which
-module-level functions and methods run.
+module-level functions and methods run, their nested functions included, and whether they run only while torch
+is being imported.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import linecache
 import os
 import shutil
 import sys
+from types import FrameType
 from typing import Any, Dict, List, Optional, Set
 
 _NOTE = "_accel_lab_executed"
@@ -29,15 +31,36 @@ class MixedSources(importlib.abc.MetaPathFinder):
         self._watched = {name: frozenset(keys) for name, keys in watched.items()}
         self._loaded: Set[str] = set()
         self._executed: Set[str] = set()
+        self._at_import: Set[str] = set()
 
     def install(self) -> None:
         """Installs the hook."""
-        setattr(builtins, _NOTE, self._executed.add)
+        setattr(builtins, _NOTE, self._note)
         sys.meta_path.insert(0, self)
 
     def facts(self) -> Dict[str, Any]:
-        """Returns ``loaded`` (served or watched modules) and ``executed`` (``module::function`` that ran)."""
-        return {"loaded": sorted(self._loaded), "executed": sorted(self._executed)}
+        """Returns ``loaded`` (served or watched modules), and ``module::function`` of what ran.
+
+        ``at_import`` are those that ran only while a module of torch was being imported, ``executed`` the
+        others.
+        """
+        return {
+            "loaded": sorted(self._loaded),
+            "executed": sorted(self._executed),
+            "at_import": sorted(self._at_import - self._executed),
+        }
+
+    def _note(self, name: str) -> None:
+        if name in self._executed:
+            return
+        frame: Optional[FrameType] = sys._getframe(1)
+        while frame is not None:
+            module = str(frame.f_globals.get("__name__"))
+            if frame.f_code.co_name == "<module>" and module.split(".")[0] == "torch":
+                self._at_import.add(name)
+                return
+            frame = frame.f_back
+        self._executed.add(name)
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
         """Returns the module's spec with a loader for the new text; None for a module not concerned."""
@@ -105,7 +128,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
 
 def _note_calls(tree: ast.Module, module: str, watched: Any) -> None:
-    """Inserts a call that notes the function's name at the start of each watched function."""
+    """Inserts a call that notes a watched function's name at its start, and at that of its nested ones."""
     for owner, body in [
         ("", tree.body),
         *((n.name + ".", n.body) for n in tree.body if type(n) is ast.ClassDef),
@@ -118,12 +141,17 @@ def _note_calls(tree: ast.Module, module: str, watched: Any) -> None:
             key = owner + node.name + ("" if seen[node.name] == 1 else "#%d" % seen[node.name])
             if key not in watched:
                 continue
-            note = ast.parse("%s(%r)" % (_NOTE, module + "::" + key)).body[0]
-            ast.copy_location(note, node.body[0])
-            for part in ast.walk(note):
-                if hasattr(part, "lineno"):
-                    ast.copy_location(part, node.body[0])
-            docstring = isinstance(node.body[0], ast.Expr) and isinstance(
-                getattr(node.body[0], "value", None), ast.Constant
-            )
-            node.body.insert(1 if docstring else 0, note)
+            for part in list(ast.walk(node)):
+                if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    _note_call(part, module + "::" + key)
+
+
+def _note_call(node: Any, name: str) -> None:
+    note = ast.parse("%s(%r)" % (_NOTE, name)).body[0]
+    for part in ast.walk(note):
+        if hasattr(part, "lineno"):
+            ast.copy_location(part, node.body[0])
+    docstring = isinstance(node.body[0], ast.Expr) and isinstance(
+        getattr(node.body[0], "value", None), ast.Constant
+    )
+    node.body.insert(1 if docstring else 0, note)

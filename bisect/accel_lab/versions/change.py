@@ -239,12 +239,16 @@ class BuildMixer:
             return None
         ran, loaded = frozenset(facts["executed"]), frozenset(facts["loaded"])
         files = frozenset(path for path in paths if module_of(path) in loaded)
-        functions = frozenset(
-            (path, key)
-            for path, key in places
-            if f"{module_of(path)}::{key}" in ran or (path.startswith(_TRACED) and path in files)
+        named = {place: f"{module_of(place[0])}::{place[1]}" for place in places}
+        return ExecutedCode(
+            functions=frozenset(
+                place
+                for place, name in named.items()
+                if name in ran or (place[0].startswith(_TRACED) and place[0] in files)
+            ),
+            at_import=frozenset(place for place, name in named.items() if name in facts["at_import"]),
+            files=files,
         )
-        return ExecutedCode(functions=functions, files=files)
 
     def ask(self, failing: bool, texts: Mapping[str, str]) -> Answer:
         self._spend()

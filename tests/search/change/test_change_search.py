@@ -107,6 +107,19 @@ def test_functions_that_did_not_run_are_not_asked() -> None:
     assert mixer.asked == 2
 
 
+def test_what_runs_only_at_import_is_searched_after_all_other_functions() -> None:
+    class AtImport(FakeMixer):
+        def executed(self, places: Sequence[PieceId], paths: Sequence[str]) -> ExecutedCode | None:
+            at_import = {place for place in places if place[1] == "fun3"}
+            functions = frozenset(places) - at_import
+            return ExecutedCode(functions=functions, at_import=frozenset(at_import), files=frozenset(paths))
+
+    mixer = AtImport({FILES[1]: [lines_of(3)]})
+    found = ran(mixer, near=FILES[:2], far=FILES[2:])
+    assert isinstance(found, Change) and found.main == (FILES[1], "fun3")
+    assert all(lines_of(3) not in text for text in mixer.first.values())
+
+
 def test_a_change_outside_of_the_failing_stage_is_found_after_it() -> None:
     mixer = FakeMixer({FILES[3]: [lines_of(0)]})
     found = ran(mixer, near=FILES[:2], far=FILES[2:])

@@ -144,7 +144,7 @@ FACTS: dict[str, Shape] = {
     "shown": (None, {"before": object, "after": object}),
     "compile_log": (None, _COMPILE_LOG),
     "compiles": (None, {"again?": (None, [Table()]), "breaks?": (None, [object]), "limit?": (None, int)}),
-    "mixed_sources": (None, {"loaded": [str], "executed": [str]}),
+    "mixed_sources": (None, {"loaded": [str], "executed": [str], "at_import": [str]}),
     "config": (None, Table()),
     "applied": (None, Table([str])),
     "applications": (None, [_APPLICATION]),

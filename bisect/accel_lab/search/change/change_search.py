@@ -21,7 +21,7 @@ from .delta import ddmin
 from .headers import function_at
 from .hunks import Part, hunks_of, left_of
 from .pieces import WHOLE, Versions
-from .pool import Answer, Mixer, OutOfBudget, Pool
+from .pool import Answer, Candidates, Mixer, OutOfBudget, Pool
 
 #: Maximum times that pieces which break a mix are removed from it.
 MOST_BROKEN = 5
@@ -121,23 +121,23 @@ class ChangeSearch:
     def _steps(self) -> Iterable[tuple[Callable[[Sequence[str]], list[PieceId]], Sequence[str]]]:
         """Yields how to search which group; the last, all other files, is not even read before the others."""
         for groups in (self._groups[:-1], self._groups[-1:]):
-            yield from itertools.product((self._named, self._first), groups)
+            yield from itertools.product((self._named, self._functions, self._all), groups)
 
     # -- which pieces ----------------------------------------------------------------------------------
 
-    def _candidates(self, paths: Sequence[str]) -> tuple[list[PieceId], list[PieceId]]:
-        """Returns the functions and the other statements of some files that the failing run uses."""
-        functions, others = self._pool.candidates(paths)
-        self._places.update(dict.fromkeys([*functions, *others]))
-        return functions, others
+    def _candidates(self, paths: Sequence[str]) -> Candidates:
+        """Returns the changed pieces of some files that the failing run uses."""
+        found = self._pool.candidates(paths)
+        self._places.update(dict.fromkeys([*found.functions, *found.later]))
+        return found
 
     def _named(self, paths: Sequence[str]) -> list[PieceId]:
         """Returns functions that the culprit names and that make the failure disappear; empty if none do.
 
         That costs a run or two, so it comes before anything larger (see :meth:`_steps`).
         """
-        functions, _ = self._candidates(paths)
-        named = [place for place in functions if self._is_named(place)]
+        found = self._candidates(paths)
+        named = [place for place in (*found.functions, *found.at_import) if self._is_named(place)]
         gone = self._gone(named) if named else False
         if gone:
             return named
@@ -145,38 +145,43 @@ class ChangeSearch:
             return next(([place] for place in named if self._gone([place])), [])
         return []
 
-    def _first(self, paths: Sequence[str]) -> list[PieceId]:
-        """Returns candidates of some files that together make the failure disappear; empty if none do.
+    def _functions(self, paths: Sequence[str]) -> list[PieceId]:
+        """Returns functions of some files that together make the failure disappear; empty if none do.
 
-        All functions are tried first, then also the statements of modules and classes; in parts, if all of
-        them together fail in another way.
+        What runs only while torch is imported, most of it registrations, is not among them.
         """
-        functions, others = self._candidates(paths)
-        places = [*functions, *others]
+        functions = self._candidates(paths).functions
+        return self._first(functions, functions)
+
+    def _all(self, paths: Sequence[str]) -> list[PieceId]:
+        """Returns any pieces of some files that together make the failure disappear; empty if none do."""
+        found = self._candidates(paths)
+        return self._first((*found.functions, *found.later), found.later) if found.later else []
+
+    def _first(self, places: Sequence[PieceId], new: Sequence[PieceId]) -> list[PieceId]:
+        """Returns some of the pieces, all or a part of the new ones, that make the failure disappear.
+
+        Parts are tried if all of them together fail in another way.
+        """
         if not places:
             return []
-        files = list(dict.fromkeys(path for path, _ in places))
+        files = dict.fromkeys(path for path, _ in places)
         self._listener(f"{len(places)} changed pieces in {len(files)} files")
-        unresolved = []
-        for group in [functions, places] if functions and others else [places]:
-            gone, left = self._without_broken(group)
-            if gone:
-                return left
-            if gone is None or left != group:
-                unresolved.append(group)
-        if not unresolved or unresolved == [functions]:
+        gone, left = self._without_broken(places)
+        if gone:
+            return left
+        if gone is False and len(left) == len(places):
             return []  # all of them together keep the failure, so no subset will remove it
         self._broken = True
-        parts = [functions, others] if len(unresolved) > 1 else unresolved
-        return next(filter(None, map(self._in_parts, parts)), [])
+        return self._in_parts(new)
 
-    def _in_parts(self, group: list[PieceId]) -> list[PieceId]:
+    def _in_parts(self, group: Sequence[PieceId]) -> list[PieceId]:
         """Returns a part of some pieces that makes the failure disappear; empty if none does.
 
         A part that fails in another way is halved, between files first; one that keeps the failure is done
         with. Pieces that break a part are a part of their own.
         """
-        waiting = deque(_halves(group) or [group])
+        waiting = deque(_halves(group) or [list(group)])
         while waiting:
             part = waiting.popleft()
             gone, left = self._without_broken(part)
@@ -198,9 +203,9 @@ class ChangeSearch:
         base, other = versions.base.source, versions.other.source
         return [_words(function_at(base, start + 1)) for start, _, _ in hunks_of(base, other)]
 
-    def _without_broken(self, group: list[PieceId]) -> tuple[bool | None, list[PieceId]]:
+    def _without_broken(self, group: Sequence[PieceId]) -> tuple[bool | None, list[PieceId]]:
         """Whether a group removes the failure, after dropping the pieces that made it fail in another way."""
-        left = group
+        left = list(group)
         for _ in range(MOST_BROKEN):
             answer = self._answer(left)
             gone = _gone(answer.verdict)

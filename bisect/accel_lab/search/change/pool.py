@@ -20,10 +20,41 @@ NATIVE = re.compile(r"\b_C\.(\w+)")
 
 @dataclass(frozen=True, kw_only=True)
 class ExecutedCode:
-    """The functions and files that the failing run of the failing release executed."""
+    """What the failing run of the failing release executed.
+
+    ``at_import`` are functions that ran only while torch was being imported, ``functions`` the others;
+    ``files`` are those that it imported.
+    """
 
     functions: frozenset[PieceId]
+    at_import: frozenset[PieceId] = frozenset()
     files: frozenset[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidates:
+    """The changed pieces of some files that take effect in the failing run.
+
+    ``functions`` run while the script is compiled or run, ``at_import`` only while torch is imported;
+    ``statements`` are of modules and classes.
+    """
+
+    functions: tuple[PieceId, ...] = ()
+    at_import: tuple[PieceId, ...] = ()
+    statements: tuple[PieceId, ...] = ()
+
+    @property
+    def later(self) -> tuple[PieceId, ...]:
+        """What is searched after the functions."""
+        return (*self.at_import, *self.statements)
+
+    def without(self, left_out: Collection[PieceId]) -> Candidates:
+        """Returns them without some pieces."""
+        functions, at_import, statements = (
+            tuple(place for place in places if place not in left_out)
+            for places in (self.functions, self.at_import, self.statements)
+        )
+        return Candidates(functions=functions, at_import=at_import, statements=statements)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,24 +100,21 @@ class Pool:
         self._names: dict[bool, Names] = {}
         #: By piece: what it needs, itself included.
         self._brought: dict[PieceId, dict[str, frozenset[str]]] = {}
-        #: By group of files: the functions and the other statements that the failing run uses.
-        self._used: dict[tuple[str, ...], tuple[list[PieceId], list[PieceId]]] = {}
+        #: By group of files: what the failing run uses.
+        self._used: dict[tuple[str, ...], Candidates] = {}
         #: Runs that found what is used.
         self.looked = 0
         #: Pieces known not to be the change, or to break any mix that contains them.
         self.left_out: set[PieceId] = set()
 
-    def candidates(self, paths: Sequence[str]) -> tuple[list[PieceId], list[PieceId]]:
-        """Returns the changed pieces that take effect in the failing run: functions, and other statements."""
+    def candidates(self, paths: Sequence[str]) -> Candidates:
+        """Returns the changed pieces of a group of files that take effect in the failing run."""
         group = tuple(paths)
         if group not in self._used:
             self._used[group] = self._find_used(group)
-        functions, others = (
-            [place for place in places if place not in self.left_out] for places in self._used[group]
-        )
-        return functions, others
+        return self._used[group].without(self.left_out)
 
-    def _find_used(self, paths: Sequence[str]) -> tuple[list[PieceId], list[PieceId]]:
+    def _find_used(self, paths: Sequence[str]) -> Candidates:
         if not self._paths.keys() >= set(paths):
             self._paths.update(dict.fromkeys(paths))
             self._names.clear()
@@ -105,17 +133,18 @@ class Pool:
                 if not self._fits((path, key)):
                     continue
                 changed.append(((path, key), piece.is_function and key not in versions.added))
-        functions = [place for place, is_function in changed if is_function]
-        others = [place for place, is_function in changed if not is_function]
+        functions = tuple(place for place, is_function in changed if is_function)
+        statements = tuple(place for place, is_function in changed if not is_function)
         if not changed:
-            return [], []
+            return Candidates()
         self.looked += 1
         ran = self._mixer.executed(functions, list(dict.fromkeys(path for (path, _), _ in changed)))
         if ran is None:
-            return functions, others
-        return (
-            [place for place in functions if place in ran.functions],
-            [place for place in others if place[0] in ran.files],
+            return Candidates(functions=functions, statements=statements)
+        return Candidates(
+            functions=tuple(place for place in functions if place in ran.functions),
+            at_import=tuple(place for place in functions if place in ran.at_import),
+            statements=tuple(place for place in statements if place[0] in ran.files),
         )
 
     def chosen(
