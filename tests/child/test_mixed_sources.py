@@ -59,7 +59,8 @@ def test_what_runs_only_while_torch_is_imported_is_told_apart(tmp_path: Path) ->
     package.mkdir()
     (package / "__init__.py").write_text(
         "def registered():\n    pass\n\n\n"
-        "def factory():\n    def inner():\n        return 7\n    return inner\n\n\ndef unused():\n    pass\n\n\nregistered()\nmade = factory()\n"
+        "def factory():\n    def inner():\n        return 7\n    return inner\n\n\n"
+        "def unused():\n    pass\n\n\nregistered()\nmade = factory()\n"
     )
     served = {"lib.old": "import torch\n\n\ndef answer():\n    return torch.made()\n"}
     found = ran(tmp_path, served, {"torch": ["registered", "factory", "unused"]})
