@@ -355,7 +355,11 @@ SORTS: dict[str, Make] = {**SHAPED, **SAID, **SOMEBODY}
 
 
 def windows_of(parts: tuple[str, ...], least: int = 6) -> Iterator[str]:
-    """Every piece of so many characters of the parts; a part that is shorter counts whole."""
+    """Every piece of so many characters of the parts; a part that is shorter counts whole.
+
+    The pieces of hexadecimal digits are longer: a bundle is full of digests, in which short ones are by chance.
+    """
     for part in parts:
-        for at in range(max(len(part) - least + 1, 1)):
-            yield part[at : at + least]
+        size = max(least, 10) if set(part) <= set(string.hexdigits) else least
+        for at in range(max(len(part) - size + 1, 1)):
+            yield part[at : at + size]

@@ -75,5 +75,5 @@ def plain_lines(findings: Findings) -> list[str]:
     first = findings.workarounds[0]
     lines = first.code.splitlines()
     if len(lines) > 1:
-        return [f"Until it is fixed: {first.words}, with the {len(lines)} lines of {TITLE!r}"]
+        return [f"Until it is fixed: paste the {len(lines)} lines of {TITLE!r} ({first.words})"]
     return [f"Until it is fixed: {first.code} ({first.words}); see {TITLE!r}"]
