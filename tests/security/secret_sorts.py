@@ -357,7 +357,7 @@ SORTS: dict[str, Make] = {**SHAPED, **SAID, **SOMEBODY}
 def windows_of(parts: tuple[str, ...], least: int = 6) -> Iterator[str]:
     """Every piece of so many characters of the parts; a part that is shorter counts whole.
 
-    The pieces of hexadecimal digits are longer: a bundle is full of digests, in which short ones are by chance.
+    The pieces of hexadecimal digits are longer: a bundle is full of digests.
     """
     for part in parts:
         size = max(least, 10) if set(part) <= set(string.hexdigits) else least
