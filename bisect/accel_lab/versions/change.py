@@ -26,7 +26,7 @@ from accel_lab.search.change.change_search import Change, ChangeSearch, NoChange
 from accel_lab.search.change.companions import PieceId, module_of
 from accel_lab.search.change.hunks import hunks_of
 from accel_lab.search.change.pieces import WHOLE, Versions, is_python
-from accel_lab.search.change.pool import NATIVE, Answer, ExecutedCode, OutOfBudget
+from accel_lab.search.change.pool import Answer, ExecutedCode, OutOfBudget, natives_of
 from accel_lab.search.ladder_runner import LadderRunner
 
 from .build_verdict import TargetFailure
@@ -217,7 +217,7 @@ class BuildMixer:
         names: set[str] = set()
         for path in build.files:
             if path.endswith(".py"):
-                names.update(NATIVE.findall(self._both.text(not failing, path) or ""))
+                names |= natives_of(self._both.text(not failing, path) or "")
         return frozenset(names)
 
     def executed(self, places: Sequence[PieceId], paths: Sequence[str]) -> ExecutedCode | None:
@@ -265,6 +265,7 @@ class BuildMixer:
         raised = step.outcome.raised
         return Answer(
             verdict=step.verdict,
+            message=raised.message if raised else "",
             frames=raised.frames if raised else (),
         )
 

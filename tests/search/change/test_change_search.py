@@ -13,7 +13,7 @@ from accel_lab.search.change.change_search import Change, ChangeSearch, NoChange
 from accel_lab.search.change.companions import PieceId
 from accel_lab.search.change.delta import ddmin
 from accel_lab.search.change.pieces import WHOLE, Versions
-from accel_lab.search.change.pool import Answer, ExecutedCode, OutOfBudget
+from accel_lab.search.change.pool import Answer, ExecutedCode, OutOfBudget, natives_of
 
 FILES = [f"torch/_decomp/f{number}.py" for number in range(4)]
 
@@ -302,6 +302,41 @@ def test_what_needs_a_piece_that_breaks_the_mix_is_taken_out_of_it() -> None:
     found = ran(mixer)
     assert isinstance(found, Change) and found.places == ((FILES[2], "fun3"),)
     assert mixer.asked < 20
+
+
+def test_a_function_that_the_message_names_is_taken_out_where_no_exchanged_line_raised() -> None:
+    class Breaks(FakeMixer):
+        def ask(self, failing: bool, texts: Mapping[str, str]) -> Answer:
+            message = "fun2() got an unexpected keyword argument 'wide'"
+            frames = (Frame(file="torch/__init__.py", line=7, function="compile"),)
+            return Answer(verdict=self.verdict(failing, texts), message=message, frames=frames)
+
+    mixer = Breaks({FILES[2]: [lines_of(3)]})
+    one, two = mixer.all[FILES[1]]
+    mixer.all[FILES[1]] = (one, two.replace(lines_of(2), lines_of(2) + "    x.unheard_of()\n"))
+    mixer.breaks = "unheard_of"
+    found = ran(mixer)
+    assert isinstance(found, Change) and found.places == ((FILES[2], "fun3"),)
+    assert mixer.asked < 20
+
+
+def test_a_piece_is_left_out_where_what_it_needs_uses_newer_compiled_code() -> None:
+    mixer = FakeMixer({FILES[2]: [lines_of(3)]})
+    one, two = mixer.all[FILES[1]]
+    new = two.replace(lines_of(2), lines_of(2) + "    helper(x)\n")
+    new += "\n\ndef helper(x):\n    return aten.unheard_of(x) + aten.known(x)\n"
+    mixer.all[FILES[1]] = (one, new)
+    mixer.breaks = "unheard_of"
+    found = ran(mixer)
+    assert isinstance(found, Change) and found.places == ((FILES[2], "fun3"),)
+    assert all("unheard_of" not in text for text in mixer.first.values())
+
+
+def test_names_of_compiled_code_are_found_in_uses_and_in_imports() -> None:
+    text = "from torch._C import (\n    one,\n    two as three,\n)\n"
+    text += "x = torch._C.four(torch.ops.aten.five.default)"
+    assert {"one", "two", "four", "five"} <= natives_of(text)
+    assert "x" not in natives_of(text)
 
 
 def test_a_module_that_only_the_other_release_has_comes_along_with_what_imports_it() -> None:

@@ -375,3 +375,10 @@ def test_a_name_that_only_type_checkers_see_is_not_there_at_run_time() -> None:
         {versions.path: frozenset({"f"})}, lambda path: versions if path == versions.path else None
     )
     assert versions.mixed(chosen[versions.path]).count("import OpOverload") == 2
+
+
+def test_overloads_are_not_taken_for_the_function() -> None:
+    plain = "def f(x):\n    return x\n"
+    typed = "@typing.overload\ndef f(x: int) -> int: ...\n@overload\ndef f(x: str) -> str: ...\n"
+    versions = Versions.of("torch/f.py", plain, typed + plain.replace("return x", "return +x"))
+    assert versions.mixed(["f"]) == plain.replace("return x", "return +x")

@@ -209,7 +209,7 @@ class ChangeSearch:
         for _ in range(MOST_BROKEN):
             answer = self._answer(left)
             gone = _gone(answer.verdict)
-            broken = self._pool.breaking(answer.frames, left) if gone is None else []
+            broken = self._pool.breaking(answer, left) if gone is None else []
             if not broken:
                 return gone, left
             left = [place for place in left if place not in broken]

@@ -14,7 +14,6 @@ from .pieces import Piece, Versions
 Chosen = Mapping[str, frozenset[str]]
 #: A piece: the path of its file and its key.
 PieceId = tuple[str, str]
-ROUNDS = 6
 #: A name that more pieces define or call is ambiguous.
 MOST_MEANT = 12
 #: An import, at any depth.
@@ -39,11 +38,11 @@ class Names:
     def _read(self, versions: Versions) -> None:
         base, other = versions.base.by_key, versions.other.by_key
         self._known.update(re.findall(r"\.(\w+)\b", versions.base.source))
-        self._known.update(_last(key) for key, piece in base.items() if piece.owner)
+        self._known.update(last_name(key) for key, piece in base.items() if piece.owner)
         for key in versions.changed:
             where, one, two = (versions.path, key), base.get(key), other.get(key)
             if two is not None and two.owner:
-                for name in {_last(key), *_stored(two.text)} if one is None else _stored(two.text):
+                for name in {last_name(key), *_stored(two.text)} if one is None else _stored(two.text):
                     self._members.setdefault(name, []).append(where)
             if one is not None:
                 for name in {call.name for call in calls_of(one.text)}:
@@ -51,7 +50,7 @@ class Names:
                 for name in frozenset[str]() if one.is_function else _names(one.text):
                     self._statements.setdefault((versions.path, _member(one.owner, name)), []).append(where)
                 if two is not None and one.is_function:
-                    self._functions.setdefault(_last(key), []).append((where, one, two))
+                    self._functions.setdefault(last_name(key), []).append((where, one, two))
 
     def wanted(self, where: PieceId, text: str) -> Iterable[PieceId]:
         """Yields the pieces that a piece with this text needs, other than module-level names."""
@@ -77,14 +76,14 @@ class Names:
 
     def _left_behind(self, where: PieceId, text: str) -> Iterable[PieceId]:
         """Yields callers that use the base's signature of a function, which it no longer accepts."""
-        own = next((row for row in self._functions.get(_last(where[1]), ()) if row[0] == where), None)
+        own = next((row for row in self._functions.get(last_name(where[1]), ()) if row[0] == where), None)
         if own is None:
             return
         base = own[1]
         new = signature_of(fitted(base.text, text, bool(base.owner)), bool(base.owner))
         if new is None or new == signature_of(base.text, bool(base.owner)):
             return
-        name = _last(where[1])
+        name = last_name(where[1])
         callers = [
             caller
             for caller, said in self._callers.get(name, ())
@@ -97,7 +96,7 @@ class Names:
     @staticmethod
     def _few(places: list[PieceId]) -> list[PieceId]:
         """Keeps only the ``__init__`` that sets an attribute, if any; too many places count as none."""
-        first = [where for where in places if _last(where[1]) == "__init__"] or places
+        first = [where for where in places if last_name(where[1]) == "__init__"] or places
         return first if len(first) <= MOST_MEANT else []
 
 
@@ -115,29 +114,26 @@ def closure(
     of a file, or None if they are equal or do not exist. Of a module that the base lacks, the names that are
     imported are taken. ``instead`` holds the texts of pieces that are taken in part.
     """
-    found = {path: set(keys) for path, keys in chosen.items()}
-    for _ in range(ROUNDS):
-        before = {path: frozenset(keys) for path, keys in found.items()}
-        for path, keys in before.items():
-            versions = module(path)
-            if versions is None:
-                continue
-            for key in keys:
-                piece = versions.other.by_key.get(key)
-                needed: list[PieceId] = []
-                if piece is not None:
-                    text = (instead or {}).get((path, key), piece.text)
-                    needed += _needs(versions, text, module)
-                    if names is not None:
-                        needed += names.wanted((path, key), text)
-                elif names is not None:
-                    needed += names.without((path, key))
-                for where, what in needed:
-                    found.setdefault(where, set()).add(what)
-                for where in _new_modules(piece.text, path, module) if piece is not None else ():
-                    found.setdefault(where, set())
-        if before == {path: frozenset(keys) for path, keys in found.items()}:
-            break
+    found: dict[str, set[str]] = {path: set() for path in chosen}
+    waiting = [(path, key) for path, keys in chosen.items() for key in keys]
+    while waiting:
+        path, key = waiting.pop()
+        if key in found.setdefault(path, set()):
+            continue
+        found[path].add(key)
+        versions = module(path)
+        if versions is None:
+            continue
+        piece = versions.other.by_key.get(key)
+        if piece is not None:
+            text = (instead or {}).get((path, key), piece.text)
+            waiting += _needs(versions, text, module)
+            if names is not None:
+                waiting += names.wanted((path, key), text)
+            for where in _new_modules(text, path, module):
+                found.setdefault(where, set())
+        elif names is not None:
+            waiting += names.without((path, key))
     return {path: frozenset(keys) for path, keys in found.items()}
 
 
@@ -246,7 +242,7 @@ def _member(owner: str, name: str) -> str:
     return f"{owner}.{name}" if owner else name
 
 
-def _last(key: str) -> str:
+def last_name(key: str) -> str:
     """Returns ``f`` for ``Class.f#2``."""
     return key.partition("#")[0].rpartition(".")[2]
 

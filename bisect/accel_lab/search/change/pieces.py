@@ -319,7 +319,8 @@ def _name(group: list[ast.stmt]) -> str:
     """Returns a name that the matching statement in the other version also gets."""
     stmt = group[0]
     if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-        return stmt.name
+        overload = any(ast.unparse(one).rpartition(".")[2] == "overload" for one in stmt.decorator_list)
+        return f"@overload {stmt.name}" if overload else stmt.name
     if isinstance(stmt, ast.Assign):
         return ast.unparse(stmt.targets[0])[:_KEY_LENGTH]
     if isinstance(stmt, (ast.AnnAssign, ast.AugAssign)):

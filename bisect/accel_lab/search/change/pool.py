@@ -11,11 +11,16 @@ from accel_lab.core.outcome import Frame
 from accel_lab.core.verdict import Verdict
 
 from .calls import fitted
-from .companions import Chosen, Names, PieceId, closure
+from .companions import Chosen, Names, PieceId, closure, last_name
 from .pieces import Versions, is_python
 
-#: A use of a name of torch's compiled part.
-NATIVE = re.compile(r"\b_C\.(\w+)")
+#: A use of a name of torch's compiled part: of its module, or of one of its operators.
+_NATIVE = re.compile(r"\b(?:_C|aten|prims)\.(\w+)")
+_NATIVE_IMPORT = re.compile(r"^[ ]*from torch\._C[\w.]* import (\([^)]*\)|.*)", re.MULTILINE)
+
+
+#: A name in a message such as "f() got an unexpected keyword argument", "module 'm' has no attribute 'f'".
+_QUOTED = re.compile(r"\w+(?=\(\) )|(?<=')\w+(?=')")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,9 +64,10 @@ class Candidates:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """Result of running a mix; ``frames`` are those of its exception, outermost first."""
+    """Result of running a mix; ``message`` and ``frames``, outermost first, are those of its exception."""
 
     verdict: Verdict
+    message: str = ""
     frames: tuple[Frame, ...] = ()
 
 
@@ -79,7 +85,7 @@ class Mixer(Protocol):
         """Returns a file with the passing release as the base; None if equal or in neither release."""
 
     def native_names(self, failing: bool) -> frozenset[str]:
-        """Returns the ``torch._C`` names that a release's sources use, so its compiled part has them."""
+        """Returns the native names (:func:`natives_of`) that a release's sources use, so it has them."""
 
     def executed(self, places: Sequence[PieceId], paths: Sequence[str]) -> ExecutedCode | None:
         """Returns which functions the failing run calls and which files it imports; None if unknown."""
@@ -130,8 +136,6 @@ class Pool:
                     continue  # comes along with what needs it; a new method may be called by its base class
                 if piece.inert and not piece.is_function:
                     continue  # an import
-                if not self._fits((path, key)):
-                    continue
                 changed.append(((path, key), piece.is_function and key not in versions.added))
         functions = tuple(place for place, is_function in changed if is_function)
         statements = tuple(place for place, is_function in changed if not is_function)
@@ -139,13 +143,15 @@ class Pool:
             return Candidates()
         self.looked += 1
         ran = self._mixer.executed(functions, list(dict.fromkeys(path for (path, _), _ in changed)))
-        if ran is None:
-            return Candidates(functions=functions, statements=statements)
-        return Candidates(
-            functions=tuple(place for place in functions if place in ran.functions),
-            at_import=tuple(place for place in functions if place in ran.at_import),
-            statements=tuple(place for place in statements if place[0] in ran.files),
-        )
+        found = Candidates(functions=functions, statements=statements)
+        if ran is not None:
+            found = Candidates(
+                functions=tuple(place for place in functions if place in ran.functions),
+                at_import=tuple(place for place in functions if place in ran.at_import),
+                statements=tuple(place for place in statements if place[0] in ran.files),
+            )
+        places = (*found.functions, *found.later)
+        return found.without([one for one in places if not self.native_fits(self._brings(one), failing=True)])
 
     def chosen(
         self, places: Sequence[PieceId], *, failing: bool, instead: Mapping[PieceId, str] | None = None
@@ -178,13 +184,14 @@ class Pool:
                 return None
         return texts
 
-    def breaking(self, frames: Sequence[Frame], places: Sequence[PieceId]) -> list[PieceId]:
+    def breaking(self, answer: Answer, places: Sequence[PieceId]) -> list[PieceId]:
         """Returns the pieces that brought the innermost exchanged line of a traceback.
 
-        The line is in one of them, or in a piece that some of them need. Empty if there is no such line.
+        The line is in one of them, or in a piece that some of them need. If there is no such line, they are
+        the functions that the message names, as their callers lack them or call them in another way.
         """
         chosen = self.chosen(places, failing=True)
-        for frame in reversed(frames):
+        for frame in reversed(answer.frames):
             versions = self._mixer.failing(frame.file) if frame.file in chosen else None
             if versions is None:
                 continue
@@ -194,7 +201,8 @@ class Pool:
                 return [at]
             if at[1] in keys:
                 return [place for place in places if at[1] in self._brings(place).get(at[0], ())]
-        return []
+        named = set(_QUOTED.findall(answer.message))
+        return [place for place in places if last_name(place[1]) in named]
 
     def _brings(self, place: PieceId) -> dict[str, frozenset[str]]:
         if place not in self._brought:
@@ -202,7 +210,7 @@ class Pool:
         return self._brought[place]
 
     def native_fits(self, chosen: Chosen, *, failing: bool) -> bool:
-        """Whether the pieces use only ``torch._C`` names that the release's compiled part has."""
+        """Whether the pieces use only names of ``torch._C`` and operators that the release has."""
         known = self._mixer.native_names(failing)
         for path, keys in chosen.items():
             versions = self._mixer.failing(path) if failing else self._mixer.passing(path)
@@ -211,13 +219,15 @@ class Pool:
                 if versions
                 else ()
             )
-            if any(name not in known for text in texts for name in NATIVE.findall(text)):
+            if any(natives_of(text) - known for text in texts):
                 return False
         return True
 
-    def _fits(self, place: PieceId) -> bool:
-        """Whether a piece alone uses only ``torch._C`` names that the failing release has."""
-        return self.native_fits(by_path([place]), failing=True)
+
+def natives_of(text: str) -> frozenset[str]:
+    """Returns the names of ``torch._C`` and of its operators that a text uses."""
+    imported = (name for names in _NATIVE_IMPORT.findall(text) for name in re.findall(r"\w+", names))
+    return frozenset([*_NATIVE.findall(text), *imported])
 
 
 def _fits(versions: Versions, keys: Collection[str]) -> dict[str, str]:
