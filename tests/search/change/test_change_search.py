@@ -320,6 +320,22 @@ def test_a_function_that_the_message_names_is_taken_out_where_no_exchanged_line_
     assert mixer.asked < 20
 
 
+def test_a_function_that_generates_what_the_release_lacks_is_taken_out() -> None:
+    class Breaks(FakeMixer):
+        def ask(self, failing: bool, texts: Mapping[str, str]) -> Answer:
+            message = "'module' object has no attribute 'unheard_of'"
+            return Answer(verdict=self.verdict(failing, texts), message=message)
+
+    mixer = Breaks({FILES[2]: [lines_of(3)]})
+    one, two = mixer.all[FILES[1]]
+    line = lines_of(2)
+    mixer.all[FILES[1]] = (one, two.replace(line, line + "    print('torch._C.' 'guards.unheard_of')\n"))
+    mixer.breaks = "unheard_of"
+    found = ran(mixer)
+    assert isinstance(found, Change) and found.places == ((FILES[2], "fun3"),)
+    assert mixer.asked < 20
+
+
 def test_a_piece_is_left_out_where_what_it_needs_uses_newer_compiled_code() -> None:
     mixer = FakeMixer({FILES[2]: [lines_of(3)]})
     one, two = mixer.all[FILES[1]]

@@ -293,6 +293,20 @@ def test_a_function_that_takes_less_keeps_what_its_callers_hand_over(
     assert fitted(base, other, base.startswith(" ")) == mixed
 
 
+def test_of_many_methods_of_one_name_the_class_that_is_called_travels() -> None:
+    def source(release: int) -> str:
+        wide = ", wide=False" if release == 2 else ""
+        classes = [
+            f"class C{n}:\n    def create(self, x{wide}):\n        return {release}\n" for n in range(20)
+        ]
+        given = ", wide=True" if release == 2 else ""
+        return "\n\n".join([*classes, f"def lower(x):\n    return C7.create(x{given})\n"])
+
+    versions = Versions.of("torch/_inductor/ir.py", source(1), source(2))
+    found = closure({versions.path: frozenset({"lower"})}, {versions.path: versions}.get, Names([versions]))
+    assert found[versions.path] == {"lower", "C7.create"}
+
+
 def test_callers_travel_where_more_is_demanded() -> None:
     versions = Versions.of("torch/_dynamo/graph.py", NEXT, GRAPH)
     found = closure({versions.path: frozenset({"sync"})}, {versions.path: versions}.get, Names([versions]))

@@ -25,6 +25,8 @@ _FOLDER = "processes"
 _RESULT = "result.json"
 #: Facts that do not concern the compiler, or only the probe's own process.
 _OWN_FACTS = ("lab_error", "not_applicable", "other_entries", "determinism", "opened")
+#: Facts that are lists of what was observed.
+_OBSERVATIONS = ("meta_mismatches", "order_conflicts")
 #: Facts that make the whole run inconclusive, whichever process has them.
 _NO_ANSWER = ("lab_error", "not_applicable")
 
@@ -53,7 +55,10 @@ def begin(path: str) -> None:
 
 
 def facts_of(folder: str) -> Dict[str, Any]:
-    """Returns the facts of the most relevant process: one in which a region raised, else one with calls."""
+    """Returns the facts of the most relevant process: one in which a region raised, else one with calls.
+
+    What was compared is that of all processes: only one of them may have the inputs that show a difference.
+    """
     found: List[Dict[str, Any]] = []
     no_answer: Dict[str, Any] = {}
     try:
@@ -71,4 +76,21 @@ def facts_of(folder: str) -> Dict[str, Any]:
             found.append(facts)
     found.sort(key=lambda facts: not facts.get("caught"))
     found_facts = {name: value for name, value in found[0].items() if name not in _OWN_FACTS} if found else {}
-    return {**found_facts, **no_answer}
+    return {**found_facts, **_compared(found), **no_answer}
+
+
+def _compared(found: List[Dict[str, Any]]) -> Dict[str, Any]:
+    """Returns the comparisons of all processes: lists of observations, and each Python kernel once."""
+    merged: Dict[str, Any] = {}
+    for name in _OBSERVATIONS:
+        rows = [row for facts in found for row in facts.get(name) or []]
+        if rows:
+            merged[name] = [row for at, row in enumerate(rows) if row not in rows[:at]]
+    kernels: Dict[str, Dict[str, Any]] = {}
+    with_kernels = [facts["python_kernels"] for facts in found if facts.get("python_kernels")]
+    for row in (row for one in with_kernels for row in one.get("kernels") or []):
+        known = kernels.setdefault(row["op"], dict(row, different=[]))
+        known["different"] += [one for one in row["different"] if one not in known["different"]]
+    if with_kernels:
+        merged["python_kernels"] = dict(with_kernels[0], kernels=list(kernels.values()))
+    return merged

@@ -10,9 +10,13 @@ from functools import lru_cache
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """One call. ``name`` is the last name of the callee; ``dotted`` says that it follows a dot."""
+    """One call. ``name`` is the last name of the callee; ``dotted`` says that it follows a dot.
+
+    ``owner`` is the name before the dot, such as a class; empty if it is a longer expression.
+    """
 
     name: str
+    owner: str = ""
     positional: int
     keywords: frozenset[str]
     dotted: bool
@@ -69,7 +73,13 @@ def _calls(tree: ast.AST) -> Iterable[Call]:
         dotted = isinstance(node.func, ast.Attribute)
         name = getattr(node.func, "attr" if dotted else "id", "")
         if name:
-            yield Call(name=name, positional=len(node.args), keywords=frozenset(keywords), dotted=dotted)
+            yield Call(
+                name=name,
+                owner=getattr(node.func.value, "id", "") if isinstance(node.func, ast.Attribute) else "",
+                positional=len(node.args),
+                keywords=frozenset(keywords),
+                dotted=dotted,
+            )
 
 
 def _function(text: str, member: bool) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef | None, bool]:

@@ -24,7 +24,7 @@ from .pieces import WHOLE, Versions
 from .pool import Answer, Candidates, Mixer, OutOfBudget, Pool
 
 #: Maximum times that pieces which break a mix are removed from it.
-MOST_BROKEN = 5
+MOST_BROKEN = 8
 #: The search ends after this many answers that do not hold in the other direction.
 MOST_ANSWERS = 3
 #: So many functions that the culprit names are run one by one if all of them together fail in another way.

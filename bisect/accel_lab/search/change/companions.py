@@ -63,7 +63,9 @@ class Names:
             own = (path, _member(owner, name))
             yield from (one for one in self._members.get(name, ()) if one == own)
         for call in calls_of(text):
-            meant = self._functions.get(call.name, ())
+            meant = self._functions.get(call.name, [])
+            method = f"{call.owner}.{call.name}"
+            meant = [row for row in meant if row[0][1] == method] or meant
             yield from self._few(
                 [one for one, base, other in meant if not _takes(base, call) and _takes(other, call)]
             )

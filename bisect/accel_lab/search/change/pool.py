@@ -188,7 +188,8 @@ class Pool:
         """Returns the pieces that brought the innermost exchanged line of a traceback.
 
         The line is in one of them, or in a piece that some of them need. If there is no such line, they are
-        the functions that the message names, as their callers lack them or call them in another way.
+        the functions that the message names, as their callers lack them or call them in another way; or those
+        that brought the name: code that they generate uses it.
         """
         chosen = self.chosen(places, failing=True)
         for frame in reversed(answer.frames):
@@ -201,8 +202,25 @@ class Pool:
                 return [at]
             if at[1] in keys:
                 return [place for place in places if at[1] in self._brings(place).get(at[0], ())]
-        named = set(_QUOTED.findall(answer.message))
-        return [place for place in places if last_name(place[1]) in named]
+        named = _QUOTED.findall(answer.message)[::-1]  # the missing attribute comes last
+        found = [place for place in places if last_name(place[1]) in named]
+        brought = ([place for place in places if self._brings_name(place, name)] for name in named)
+        return found or next(filter(None, brought), [])
+
+    def _brings_name(self, place: PieceId, name: str) -> bool:
+        """Whether a piece, or what it needs, uses a name that the same piece of the release does not use."""
+        word = re.compile(rf"\b{name}\b")
+        for path, keys in self._brings(place).items():
+            versions = self._mixer.failing(path)
+            if versions is None:
+                continue
+            texts = (
+                [module.by_key[key].text if key in module.by_key else "" for key in keys]
+                for module in (versions.base, versions.other)
+            )
+            if any(word.search(other) and not word.search(base) for base, other in zip(*texts, strict=True)):
+                return True
+        return False
 
     def _brings(self, place: PieceId) -> dict[str, frozenset[str]]:
         if place not in self._brought:
