@@ -129,7 +129,8 @@ class Diagnosis(Bisection):
     def _answer(self, base: Baseline, held: Switches) -> Answer:
         runner = self._ladder_runner(base, held)
         top = self._top(base, runner)
-        early = environment_hints.detect(self._lab, runner, top)
+        plain = base.steps[0] if base.steps else None
+        early = environment_hints.detect(self._lab, runner, top, plain)
         if early is not None:
             return Answer(culprit=early.culprit, ladder=early.ladder, proof=early.proof)
         rungs = rungs_below(top.outcome)

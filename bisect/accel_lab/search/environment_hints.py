@@ -1,4 +1,4 @@
-"""Recognises faults of the environment: a missing module or file, a full disk, no working C++ compiler."""
+"""Recognises faults of the environment: a missing module or file, a full disk, a limit, no C++ compiler."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ _SCRIPT_FAULTS = {
     "FileNotFoundError": ("file", Evidence.of(EvidenceKind.FILE_MISSING)),
     "PermissionError": ("file", Evidence.of(EvidenceKind.FILE_FORBIDDEN)),
 }
+#: What the operating system says when it refuses to write: RLIMIT_FSIZE, a quota, a read-only mount.
+_REFUSED = ("File too large", "Disk quota exceeded", "Read-only file system")
+_NOT_WRITTEN = (EvidenceKind.DISK_FULL, EvidenceKind.WRITE_REFUSED)
 #: Messages of torch when none of the configured compilers could be started.
 _NO_COMPILER = ("InvalidCxxCompiler", "No working C++ compiler")
 _COMPILER_WORDS = (*_NO_COMPILER, "CppCompileError", "C++ compile error")
@@ -33,6 +36,9 @@ def of_script(outcome: Outcome) -> Culprit | None:
     kind = raised.type.rsplit(".", 1)[-1]
     if "No space left on device" in raised.message:
         return _culprit("disk", "full", raised.message, Evidence.of(EvidenceKind.DISK_FULL))
+    if kind == "OSError" and any(words in raised.message for words in _REFUSED):
+        fault = Evidence.of(EvidenceKind.WRITE_REFUSED)
+        return _culprit("file", shorten(raised.message, 120), raised.message, fault)
     if kind not in _SCRIPT_FAULTS:
         return None
     what, fault = _SCRIPT_FAULTS[kind]
@@ -57,13 +63,21 @@ class EnvironmentFault:
     proof: Proof | None = None
 
 
-def detect(lab: Lab, runner: LadderRunner, top: Step) -> EnvironmentFault | None:
-    """Returns the environment fault that the failing run shows (disk, headers, compiler), or None."""
+def detect(lab: Lab, runner: LadderRunner, top: Step, plain: Step | None = None) -> EnvironmentFault | None:
+    """Returns the environment fault that the failing run shows (disk, headers, compiler), or None.
+
+    What is refused to the script is refused to the lab's own records in its process too: if the failing run
+    ended without any, ``plain``, the same script's plain run, is read instead.
+    """
     raised = top.outcome.raised
     text = f"{raised.type}: {raised.message}" if raised is not None else ""
-    if "No space left on device" in text:
-        full = of_script(top.outcome)
-        return EnvironmentFault(culprit=full, ladder=[top]) if full is not None else None
+    seen = top if raised is not None or plain is None else plain
+    refused = of_script(seen.outcome)
+    if refused is not None and refused.evidence[0].kind in (
+        EvidenceKind.DISK_FULL,
+        EvidenceKind.WRITE_REFUSED,
+    ):
+        return EnvironmentFault(culprit=refused, ladder=[top])
     if "Python.h: No such file" in text:
         fault = Evidence.of(EvidenceKind.PYTHON_HEADERS_MISSING)
         return EnvironmentFault(culprit=_culprit("headers", "Python.h", text, fault), ladder=[top])

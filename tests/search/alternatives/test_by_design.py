@@ -166,11 +166,29 @@ def test_a_python_kernel_is_blamed_if_it_differs_and_its_removal_cures(different
         assert ruling.culprit is not None and ruling.culprit.stage is Stage.DECOMPOSITION
         part = ruling.culprit.component
         assert part is not None and part.name == "b" and ruling.isolates
-        assert ruling.passing_run is not None and dict(ruling.passing_run.settings) == {
-            "native_kernels": ["b"]
-        }
+        assert ruling.passing_run is not None
+        assert dict(ruling.passing_run.settings)["native_kernels"] == ["b"]
     else:
         assert ruling.culprit is None and ruling.considered is not None and ruling.considered.open
+
+
+def test_python_kernels_below_a_native_kernel_are_removed_with_it() -> None:
+    """The native kernel of a composite operator calls another operator, whose Python kernel has the fault."""
+
+    def answer(probe: Probe) -> Outcome:
+        native = switches(probe).get("native_kernels", ())
+        if probe.rung is Rung.DYNAMO:
+            return passing(facts=kernels("a", "top", different=True))
+        used = ["a", "top" if "top" not in native else "below"]
+        fails = fails_from(Rung.AOT, probe) and not {"top", "below"} <= set(native)
+        return refused(**kernels(*(op for op in used if op not in native))) if fails else passing()
+
+    ruling = python_kernel.ALTERNATIVE.ask(case_of(answer, Rung.AOT))
+    assert ruling.culprit is not None and ruling.culprit.component is not None
+    assert ruling.culprit.component.name == "top" and ruling.isolates
+    assert ruling.passing_run is not None
+    assert dict(ruling.passing_run.settings)["native_kernels"] == ["below", "top"]
+    assert "those of below, which it calls" in words_of(ruling.culprit.evidence[0])
 
 
 def test_without_a_python_kernel_one_question_is_asked() -> None:

@@ -22,6 +22,9 @@ from .case import NOTHING, Alternative, Case, Moment, Ruling
 NAME = "python_kernel"
 #: Kernels are removed one by one up to this number; a graph that uses more is halved first.
 SINGLES = 8
+#: A composite operator's native kernel calls other operators, whose Python kernels are removed as well, so
+#: many levels deep (upsample_bilinear2d.vec of uint8 calls upsample_bilinear2d.default, which has one too).
+LEVELS = 3
 
 
 def ask(case: Case) -> Ruling:
@@ -50,12 +53,7 @@ def ask(case: Case) -> Ruling:
 
 def _fixes(case: Case, used: Sequence[str]) -> dict[str, Step]:
     """Returns the operators whose native kernel alone fixes the failure, each with its passing run."""
-
-    def native(ops: Sequence[str]) -> tuple[tuple[str, Any], ...]:
-        return (("native_kernels", sorted(ops)),)
-
-    runner, start = case.runner, case.start
-    everything = runner.one(start, native(used), "Python kernels")
+    everything = _native(case, used, used)
     if everything.verdict is not Verdict.GOOD:
         # If one operator cannot be traced natively, each is tested alone.
         if everything.verdict is Verdict.BAD or len(used) > SINGLES:
@@ -65,15 +63,29 @@ def _fixes(case: Case, used: Sequence[str]) -> dict[str, Step]:
     candidates = list(used)
     while len(candidates) > SINGLES:
         half = candidates[: len(candidates) // 2]
-        passes = runner.one(start, native(half), "Python kernels").verdict is Verdict.GOOD
+        passes = _native(case, half, used).verdict is Verdict.GOOD
         candidates = half if passes else candidates[len(half) :]
-    steps = runner.ask([(start, native([op])) for op in candidates], "Python kernels")
-    return {op: s for op, s in zip(candidates, steps, strict=True) if s.verdict is Verdict.GOOD}
+    steps = {op: _native(case, [op], used) for op in candidates}
+    return {op: step for op, step in steps.items() if step.verdict is Verdict.GOOD}
+
+
+def _native(case: Case, ops: Sequence[str], used: Sequence[str]) -> Step:
+    """Runs with the native kernels of some of the used operators, and of those that only they call."""
+    removed = list(ops)
+    for _ in range(LEVELS):
+        switches = (("native_kernels", sorted(removed)), ("python_kernels", "list"))
+        step = case.runner.one(case.start, switches, "Python kernels")
+        under = [op for row in kernels_of(step) if (op := str(row["op"])) not in {*removed, *used}]
+        if step.verdict is not Verdict.BAD or not under:
+            break
+        removed += under
+    return step
 
 
 def _blamed(
     case: Case, op: str, passing_run: Step, row: Mapping[str, Any], *, comparisons: int, alone: bool
 ) -> Ruling:
+    removed = dict(passing_run.settings)["native_kernels"]
     differences = [(d["what"], d["native"], d["python"]) for d in row["different"]]
     what, native, python = differences[0]
     difference = f"{what}: native {native}, Python {python}"
@@ -84,7 +96,11 @@ def _blamed(
         component=part,
         evidence=(
             Evidence.of(
-                EvidenceKind.PYTHON_KERNEL_TRACED, at=case.start, kernel=str(row["kernel"]), operator=op
+                EvidenceKind.PYTHON_KERNEL_TRACED,
+                at=case.start,
+                kernel=str(row["kernel"]),
+                operator=op,
+                under=[name for name in removed if name != op],
             ),
             Evidence.of(
                 EvidenceKind.PYTHON_KERNEL_DIFFERS, what=str(what), native=str(native), python=str(python)

@@ -89,6 +89,8 @@ class ChangeSearch:
         self._pool = Pool(mixer)
         self._places: dict[PieceId, None] = {}
         self._broken = False
+        #: Pieces that broke a mix; they are in no other mix and are tried alone at the end.
+        self._breaking: set[PieceId] = set()
 
     def run(self) -> Change | NoChange:
         """Runs the search; if the budget ends it, the best change so far has ``complete`` False."""
@@ -121,7 +123,7 @@ class ChangeSearch:
     def _steps(self) -> Iterable[tuple[Callable[[Sequence[str]], list[PieceId]], Sequence[str]]]:
         """Yields how to search which group; the last, all other files, is not even read before the others."""
         for groups in (self._groups[:-1], self._groups[-1:]):
-            yield from itertools.product((self._named, self._functions, self._all), groups)
+            yield from itertools.product((self._named, self._functions, self._all, self._alone), groups)
 
     # -- which pieces ----------------------------------------------------------------------------------
 
@@ -170,28 +172,30 @@ class ChangeSearch:
         gone, left = self._without_broken(places)
         if gone:
             return left
-        if gone is False and len(left) == len(places):
-            return []  # all of them together keep the failure, so no subset will remove it
-        self._broken = True
-        return self._in_parts(new)
+        self._broken = self._broken or len(left) < len(places) or gone is None
+        # Where all of them together keep the failure, no subset will remove it.
+        return self._in_parts(new) if gone is None else []
 
     def _in_parts(self, group: Sequence[PieceId]) -> list[PieceId]:
         """Returns a part of some pieces that makes the failure disappear; empty if none does.
 
         A part that fails in another way is halved, between files first; one that keeps the failure is done
-        with. Pieces that break a part are a part of their own.
+        with.
         """
         waiting = deque(_halves(group) or [list(group)])
         while waiting:
-            part = waiting.popleft()
-            gone, left = self._without_broken(part)
+            gone, left = self._without_broken(waiting.popleft())
             if gone:
                 return left
             if gone is None:
-                waiting.extend(_halves(part))
-            elif broken := [place for place in part if place not in left]:
-                waiting.append(broken)
+                waiting.extend(_halves(left))
         return []
+
+    def _alone(self, paths: Sequence[str]) -> list[PieceId]:
+        """Returns one of the pieces that broke a mix, if alone it makes the failure disappear."""
+        found = self._candidates(paths)
+        breaking = [place for place in (*found.functions, *found.later) if place in self._breaking]
+        return next(([place] for place in breaking if self._gone([place])), [])
 
     def _is_named(self, place: PieceId) -> bool:
         own = [_words(place[1])] if place[1] != WHOLE else self._words_in_header(place[0])
@@ -205,16 +209,17 @@ class ChangeSearch:
 
     def _without_broken(self, group: Sequence[PieceId]) -> tuple[bool | None, list[PieceId]]:
         """Whether a group removes the failure, after dropping the pieces that made it fail in another way."""
-        left = list(group)
+        left = [place for place in group if place not in self._breaking]
         for _ in range(MOST_BROKEN):
+            if not left:
+                break
             answer = self._answer(left)
             gone = _gone(answer.verdict)
             broken = self._pool.breaking(answer, left) if gone is None else []
             if not broken:
                 return gone, left
+            self._breaking.update(broken)
             left = [place for place in left if place not in broken]
-            if not left:
-                break
         return None, left
 
     # -- how small -------------------------------------------------------------------------------------

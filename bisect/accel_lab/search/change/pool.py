@@ -132,8 +132,11 @@ class Pool:
                 continue
             for key in versions.changed:
                 piece = versions.base.by_key.get(key) or versions.other.by_key[key]
-                if key in versions.added and piece.inert and not piece.owner:
-                    continue  # comes along with what needs it; a new method may be called by its base class
+                moved = key in versions.added or key not in versions.other.by_key
+                if moved and piece.inert and not piece.owner:
+                    # A new definition comes along with what needs it, and without a removed one only what
+                    # uses it changes. Methods are another matter: their base class may call them.
+                    continue
                 if piece.inert and not piece.is_function:
                     continue  # an import
                 changed.append(((path, key), piece.is_function and key not in versions.added))
@@ -202,10 +205,19 @@ class Pool:
                 return [at]
             if at[1] in keys:
                 return [place for place in places if at[1] in self._brings(place).get(at[0], ())]
-        named = _QUOTED.findall(answer.message)[::-1]  # the missing attribute comes last
-        found = [place for place in places if last_name(place[1]) in named]
-        brought = ([place for place in places if self._brings_name(place, name)] for name in named)
-        return found or next(filter(None, brought), [])
+        for name in _QUOTED.findall(answer.message)[::-1]:  # the missing attribute comes last
+            for is_cause in (self._is_called, self._brings_called, self._brings_name):
+                found = [place for place in places if is_cause(place, name)]
+                if found:
+                    return found
+        return []
+
+    @staticmethod
+    def _is_called(place: PieceId, name: str) -> bool:
+        return last_name(place[1]) == name
+
+    def _brings_called(self, place: PieceId, name: str) -> bool:
+        return any(last_name(key) == name for keys in self._brings(place).values() for key in keys)
 
     def _brings_name(self, place: PieceId, name: str) -> bool:
         """Whether a piece, or what it needs, uses a name that the same piece of the release does not use."""

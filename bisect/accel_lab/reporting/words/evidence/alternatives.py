@@ -82,6 +82,14 @@ def _native_kernel_fixes(operators: list[str]) -> str:
     )
 
 
+def _python_kernel_traced(at: str, kernel: str, operator: str, under: list[str]) -> str:
+    removed = f"that kernel and those of {', '.join(under)}, which it calls," if under else "that kernel"
+    return (
+        f"{at} traces {kernel}, the Python kernel that torch's dispatcher selects for {operator}; with only "
+        f"{removed} removed, so that the native {'ones are' if under else 'one is'} traced, it passes"
+    )
+
+
 def _rounds_less_often(dtypes: list[str]) -> str:
     return f"compiled code rounds to {' and '.join(dtypes)} less often than uncompiled code"
 
@@ -143,10 +151,7 @@ WORDS: dict[Kind, Words] = {
     Kind.NO_PYTHON_KERNEL: "no operator has a Python kernel",
     Kind.FAILS_WITH_NATIVE_KERNELS: _fails_with_native_kernels,
     Kind.NATIVE_KERNEL_FIXES: _native_kernel_fixes,
-    Kind.PYTHON_KERNEL_TRACED: (
-        "{at} traces {kernel}, the Python kernel that torch's dispatcher selects for {operator}; with only "
-        "that kernel removed, so that the native one is traced, it passes"
-    ),
+    Kind.PYTHON_KERNEL_TRACED: _python_kernel_traced,
     Kind.PYTHON_KERNEL_DIFFERS: (
         "called by itself on the same inputs the Python kernel differs from the native one: {what}: native "
         "{native}, Python {python}"
