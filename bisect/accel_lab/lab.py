@@ -144,6 +144,10 @@ class LocalLab:
         wanted = self.load((reference or want).folder)
         return records.failures(records.diff(self.load(got.folder), wanted, self._oracle.comparison))
 
+    def eager_is_off(self, got: Outcome, reference: Outcome) -> bool:
+        one, two = self.load(got.folder), self.load(reference.folder)
+        return records.eager_is_off(one, two, self._oracle.comparison)
+
     def agreement(self, got: Outcome, want: Outcome, reference: Outcome | None = None) -> Agreement | None:
         config, prefilter = self._oracle.comparison, reference is None
         one, two = self.load(got.folder), self.load((reference or want).folder)

@@ -76,6 +76,7 @@ class FakeLab:
     warm: bool = False
     checked: bool = False
     numbers_fixed: bool = False
+    eager_off: bool = False
     compiler: tuple[bool, str] = (True, "g++")
     time_budget: TimeBudget = field(default_factory=TimeBudget)
     now: float = 0.0
@@ -139,6 +140,9 @@ class FakeLab:
 
     def differences(self, got: Outcome, want: Outcome, reference: Outcome | None = None) -> list[Any]:
         return []
+
+    def eager_is_off(self, got: Outcome, reference: Outcome) -> bool:
+        return self.eager_off
 
     def agreement(self, got: Outcome, want: Outcome, reference: Outcome | None = None) -> Agreement | None:
         return None if self.differences(got, want, reference) else Agreement(types=())

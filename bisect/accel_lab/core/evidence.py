@@ -162,6 +162,7 @@ class EvidenceKind(str, Enum):
     PASSES_WITH_ONLY_SETTING = "passes_with_only_setting"
     NEAR_FLOAT64 = "near_float64"
     FAR_FROM_FLOAT64 = "far_from_float64"
+    EAGER_FAR_FROM_FLOAT64 = "eager_far_from_float64"
     REFUSES_ROUNDINGS = "refuses_roundings"
     ACCEPTS_ROUNDINGS = "accepts_roundings"
 

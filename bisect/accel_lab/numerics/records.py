@@ -125,6 +125,22 @@ def agreement(
     )
 
 
+def eager_is_off(got: Recording, want: Recording, config: ComparisonConfig | None = None) -> bool:
+    """Whether an uncompiled value is further from float64 than the compiled run's error explains.
+
+    ``want`` is the uncompiled run with the references, ``got`` a compiled one.
+    """
+    config = config or ComparisonConfig()
+    got, want = aligned(got, want)
+    measure = Measure(magnitude=want.magnitude, half=want.half)
+    pairs = ((got.entries[key], want.entries[key]) for key in want.entries.keys() & got.entries.keys())
+    return any(
+        not compare_entries(two, replace(two, record=one.record), measure, config).same
+        for one, two in pairs
+        if two.reference is not None
+    )
+
+
 def failures(differences: list[Difference]) -> list[Difference]:
     """Returns the differences that are not notes."""
     return [d for d in differences if not d.note]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from accel_lab.core.evidence import Evidence, EvidenceKind
@@ -21,7 +22,8 @@ _SCRIPT_FAULTS = {
     "PermissionError": ("file", Evidence.of(EvidenceKind.FILE_FORBIDDEN)),
 }
 #: What the operating system says when it refuses to write: RLIMIT_FSIZE, a quota, a read-only mount.
-_REFUSED = ("File too large", "Disk quota exceeded", "Read-only file system")
+#: Inductor wraps it: "InductorError: OSError: [Errno 27] File too large".
+_REFUSED = re.compile(r"OSError: \[Errno \d+\] (File too large|Disk quota exceeded|Read-only file system)")
 _NOT_WRITTEN = (EvidenceKind.DISK_FULL, EvidenceKind.WRITE_REFUSED)
 #: Messages of torch when none of the configured compilers could be started.
 _NO_COMPILER = ("InvalidCxxCompiler", "No working C++ compiler")
@@ -36,9 +38,8 @@ def of_script(outcome: Outcome) -> Culprit | None:
     kind = raised.type.rsplit(".", 1)[-1]
     if "No space left on device" in raised.message:
         return _culprit("disk", "full", raised.message, Evidence.of(EvidenceKind.DISK_FULL))
-    if kind == "OSError" and any(words in raised.message for words in _REFUSED):
-        fault = Evidence.of(EvidenceKind.WRITE_REFUSED)
-        return _culprit("file", shorten(raised.message, 120), raised.message, fault)
+    if refused := _REFUSED.search(f"{kind}: {raised.message}"):
+        return _culprit("error", refused[1], raised.message, Evidence.of(EvidenceKind.WRITE_REFUSED))
     if kind not in _SCRIPT_FAULTS:
         return None
     what, fault = _SCRIPT_FAULTS[kind]

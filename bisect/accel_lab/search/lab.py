@@ -81,6 +81,9 @@ class Lab(Protocol):
     ) -> Sequence[Difference]:
         """Returns recorded values of ``got`` that are further off than ``want``'s own rounding explains."""
 
+    def eager_is_off(self, got: Outcome, reference: Outcome) -> bool:
+        """Whether an uncompiled value is further from float64 than the error of ``got`` explains."""
+
     def agreement(self, got: Outcome, want: Outcome, reference: Outcome | None = None) -> Agreement | None:
         """Returns how close the recorded values are; None if they may differ.
 

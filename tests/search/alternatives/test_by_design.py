@@ -133,6 +133,19 @@ def test_roundings_of_low_precision_are_by_design_with_the_setting() -> None:
     assert ruling.by_design is not None and ruling.by_design.setting == EMULATE_CASTS.code
 
 
+def test_eager_values_that_float64_refutes_leave_it_open() -> None:
+    """gelu(inf) is nan in eager's vectorised kernel and inf in compiled code and in float64."""
+
+    def answer(probe: Probe) -> Outcome:
+        return refused() if fails_from(Rung.DECOMP, probe) else passing()
+
+    lab = Lab()
+    lab.eager_off = True
+    ruling = by_design.ROUNDINGS_OF_VALUES.ask(case_of(answer, Rung.DECOMP, lab))
+    assert ruling.by_design is None and ruling.considered is not None and ruling.considered.open
+    assert "eager's own kernel may be wrong" in words_of(ruling.considered.why)
+
+
 def test_a_comparison_bit_by_bit_that_no_setting_cures_stays_open() -> None:
     ruling = by_design.ROUNDINGS_OF_VALUES.ask(rounding_case(cured=False, refuses=True))
     assert ruling.by_design is None and ruling.considered is not None

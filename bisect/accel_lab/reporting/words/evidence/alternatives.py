@@ -181,6 +181,10 @@ WORDS: dict[Kind, Words] = {
     Kind.FAILS_WITH_SETTING: "it fails as well with {setting}",
     Kind.PASSES_WITH_ONLY_SETTING: "compiled with {setting}, and nothing else changed, it passes",
     Kind.NEAR_FLOAT64: "the compiled values are not further from a float64 run than eager's",
+    Kind.EAGER_FAR_FROM_FLOAT64: (
+        "a float64 run agrees with the compiled values and not with the uncompiled ones: eager's own kernel "
+        "may be wrong"
+    ),
     Kind.FAR_FROM_FLOAT64: ("compiled values are further from a float64 run than eager's rounding explains"),
     Kind.REFUSES_ROUNDINGS: _refuses_roundings,
     Kind.ACCEPTS_ROUNDINGS: (
