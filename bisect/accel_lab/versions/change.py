@@ -13,6 +13,7 @@ from dataclasses import replace
 from packaging.version import Version
 
 from accel_lab.core.errors import LabError
+from accel_lab.core.outcome import Outcome
 from accel_lab.core.releases.flip_change import FlipChange, Piece
 from accel_lab.core.stages import LADDER, Rung, Stage
 from accel_lab.core.untrusted.child_files import ChildFiles, UntrustedFileError
@@ -62,7 +63,9 @@ def find_change(
     """
     compiled = stage in (Stage.KERNEL, *frames.KERNEL_STAGES)
     with _Sources(good[0], bad[0], ["torch/", *(headers.AREAS if compiled else ())]) as both:
-        mixer = BuildMixer(good[0], bad[0], both, target, _rung(good[1], bad[1]), limit_s)
+        rung = _rung(good[1], bad[1])
+        runs = [step.outcome for side in (good[1], bad[1]) for step in side.ladder if step.rung is rung]
+        mixer = BuildMixer(good[0], bad[0], both, target, rung, limit_s, runs)
         found = ChangeSearch(mixer, groups_of(both.changed, stage), _names(bad[1]), listener).run()
         fixed = Version(good[0].version) > Version(bad[0].version)
         newer = {path: both.text(fixed, path) or "" for path, _ in getattr(found, "places", ())}
@@ -147,6 +150,13 @@ def lines_of(source: str, path: str, key: str) -> tuple[int, ...]:
     return first, first + text.count("\n")
 
 
+def compiled(outcome: Outcome) -> tuple[int, ...]:
+    """Returns how many frames Dynamo was given, how many it compiled, and how many graphs that made."""
+    counters = outcome.facts.get("counters") or {}
+    frames, stats = counters.get("frames") or {}, counters.get("stats") or {}
+    return (frames.get("total", 0), frames.get("ok", 0), stats.get("unique_graphs", 0))
+
+
 class _Sources:
     """Copies of both releases' Python files, kept while the search runs."""
 
@@ -193,8 +203,10 @@ class BuildMixer:
         target: TargetFailure,
         rung: Rung,
         limit_s: float,
+        runs: Sequence[Outcome],
     ) -> None:
         self._both = both
+        self._compiled = {compiled(outcome) for outcome in runs}
         self._rung = rung
         self._until = time.monotonic() + limit_s
         self._sessions = {False: good, True: bad}
@@ -263,11 +275,18 @@ class BuildMixer:
         switches = (("mixed_sources", mixed),)
         step = self._runners[failing].one(self._rung, switches, "change")
         raised = step.outcome.raised
+        verdict = step.verdict
+        if failing and verdict is Verdict.GOOD and not self._is_compiled(step.outcome):
+            verdict = Verdict.SKIP  # what is not compiled cannot be wrong: the mix broke the compiler
         return Answer(
-            verdict=step.verdict,
+            verdict=verdict,
             message=raised.message if raised else "",
             frames=raised.frames if raised else (),
         )
+
+    def _is_compiled(self, outcome: Outcome) -> bool:
+        """Whether a run compiled as much as that of one of the two releases, if that is known."""
+        return not self._compiled or compiled(outcome) in self._compiled
 
     @staticmethod
     def _kept(session: ReleaseSession, text: str) -> str:
