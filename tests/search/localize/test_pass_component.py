@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pytest
+
 from accel_lab.core.findings import Step
-from accel_lab.core.outcome import Outcome, Raised, Status
+from accel_lab.core.outcome import Frame, Outcome, Raised, Status
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.verdict import Verdict
@@ -93,6 +95,23 @@ def look(compiler: Compiler, stage: Stage = Stage.FX_PASSES, at: Outcome | None 
     runner = LadderRunner(lab=lab, probe=probe, baseline=base)
     rung = Rung.DECOMP if stage is Stage.DECOMPOSITION else Rung.FX
     return localize_component(runner, stage, Step(rung=rung, verdict=Verdict.BAD, outcome=first, failures=1))
+
+
+@pytest.mark.parametrize(
+    ("file", "named"),
+    [
+        ("torch/_inductor/fx_passes/post_grad.py", True),
+        ("torch/_inductor/codegen/cpp.py", True),
+        ("torch/_functorch/_aot_autograd/runtime_wrappers.py", False),
+    ],
+)
+def test_an_exception_while_the_graph_runs_does_not_name_what_runs_it(file: str, named: bool) -> None:
+    """No pass alone cures it; the frames of AOTAutograd's wrappers only carry what a pass has made."""
+    frame = Frame(file=file, line=432, function="inner")
+    raised = Raised(type="RuntimeError", message="expected m1 and m2", frames=(frame,))
+    outcome = replace(failing(facts={"applied": {}, "applications": []}), raised=raised)
+    component = look(Compiler([], lambda off: True), at=outcome).component
+    assert (component.name if component is not None else "") == ("inner" if named else "")
 
 
 def several() -> list[dict[str, Any]]:
