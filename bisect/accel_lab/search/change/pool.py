@@ -20,7 +20,7 @@ _NATIVE_IMPORT = re.compile(r"^[ ]*from torch\._C[\w.]* import (\([^)]*\)|.*)", 
 
 
 #: A name in a message such as "f() got an unexpected keyword argument", "module 'm' has no attribute 'f'".
-_QUOTED = re.compile(r"\w+(?=\(\) )|(?<=')\w+(?=')")
+_QUOTED = re.compile(r"\b\w+(?=\(\) )|(?<=')\w+(?=')")
 
 
 @dataclass(frozen=True, kw_only=True)
