@@ -55,8 +55,8 @@ class MixedSources(importlib.abc.MetaPathFinder):
             return
         frame: Optional[FrameType] = sys._getframe(1)
         while frame is not None:
-            module = str(frame.f_globals.get("__name__"))
-            if frame.f_code.co_name == "<module>" and module.split(".")[0] == "torch":
+            at_import = frame.f_code.co_name == "<module>"
+            if at_import and str(frame.f_globals.get("__name__")).split(".")[0] == "torch":
                 self._at_import.add(name)
                 return
             frame = frame.f_back

@@ -74,10 +74,7 @@ def detect(lab: Lab, runner: LadderRunner, top: Step, plain: Step | None = None)
     text = f"{raised.type}: {raised.message}" if raised is not None else ""
     seen = top if raised is not None or plain is None else plain
     refused = of_script(seen.outcome)
-    if refused is not None and refused.evidence[0].kind in (
-        EvidenceKind.DISK_FULL,
-        EvidenceKind.WRITE_REFUSED,
-    ):
+    if refused is not None and refused.evidence[0].kind in _NOT_WRITTEN:
         return EnvironmentFault(culprit=refused, ladder=[top])
     if "Python.h: No such file" in text:
         fault = Evidence.of(EvidenceKind.PYTHON_HEADERS_MISSING)

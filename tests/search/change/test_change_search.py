@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -215,6 +216,16 @@ def test_a_header_whose_function_the_culprit_names_is_tried_before_all_python_fi
     assert mixer.first.keys() == {header}
 
 
+def test_where_a_piece_could_not_be_asked_compiled_code_is_not_the_only_answer() -> None:
+    mixer = FakeMixer({"torch/lib/native": ["x"]})
+    one, two = mixer.all[FILES[0]]
+    mixer.all[FILES[0]] = (one, two.replace(lines_of(1), lines_of(1) + "    torch._C.unheard_of(x)\n"))
+    found = ran(mixer)
+    assert isinstance(found, NoChange) and "cannot be exchanged alone" in found.reason
+    everything = ran(FakeMixer({"torch/lib/native": ["x"]}))
+    assert isinstance(everything, NoChange) and "cannot be exchanged" not in everything.reason
+
+
 def test_a_piece_that_needs_newer_compiled_code_is_left_out() -> None:
     mixer = FakeMixer({FILES[2]: [lines_of(3)]})
     one, two = mixer.all[FILES[0]]
@@ -240,28 +251,44 @@ def test_a_part_of_a_word_names_nothing() -> None:
     assert all("def fun0(x):\n    y = x + 2" in text for text in mixer.first.values())
 
 
+class Unheard(FakeMixer):
+    """The change is one function, and another file's mixes that use ``unheard_of`` end as ``answer`` says."""
+
+    def __init__(self, line: str, *, more: str = "") -> None:
+        super().__init__({FILES[2]: [lines_of(3)]}, breaks="unheard_of")
+        one, two = self.all[FILES[1]]
+        self.all[FILES[1]] = (one, two.replace(lines_of(2), lines_of(2) + line) + more)
+
+    def ask(self, failing: bool, texts: Mapping[str, str]) -> Answer:
+        return replace(self.answer(texts.get(FILES[1], "")), verdict=self.verdict(failing, texts))
+
+    def answer(self, text: str) -> Answer:
+        """The exception of a mix with this text of the other file."""
+        raise NotImplementedError
+
+    @staticmethod
+    def frame(text: str, function: str) -> Frame:
+        """The frame of the first line with ``unheard_of``."""
+        return Frame(file=FILES[1], line=text.split("unheard_of")[0].count("\n") + 1, function=function)
+
+    def is_found(self) -> Change:
+        """The change, after it was found in few runs."""
+        found = ran(self)
+        assert isinstance(found, Change) and found.places == ((FILES[2], "fun3"),)
+        assert self.asked < 20
+        return found
+
+
 def test_a_piece_that_breaks_the_mix_is_taken_out_of_it() -> None:
     """All files together fail in another way: the traceback tells by which piece."""
 
-    class Breaks(FakeMixer):
-        def ask(self, failing: bool, texts: Mapping[str, str]) -> Answer:
-            answer = super().ask(failing, texts)
-            if FILES[1] not in texts:
-                return answer
-            line = texts[FILES[1]].split("unheard_of")[0].count("\n") + 1
-            frames = (Frame(file="script.py", line=1, function="main"),)
-            frames += (Frame(file=FILES[1], line=line, function="fun2"),)
-            frames += (Frame(file=FILES[1], line=1, function="helper"),)
-            return Answer(verdict=answer.verdict, frames=frames)
+    class Breaks(Unheard):
+        def answer(self, text: str) -> Answer:
+            inner = Frame(file=FILES[1], line=1, function="helper")
+            frames = (Frame(file="script.py", line=1, function="main"), self.frame(text, "fun2"), inner)
+            return Answer(verdict=Verdict.SKIP, frames=frames)
 
-    mixer = Breaks({FILES[2]: [lines_of(3)]})
-    one, two = mixer.all[FILES[1]]
-    mixer.all[FILES[1]] = (one, two.replace(lines_of(2), lines_of(2) + "    x.unheard_of()\n"))
-    mixer.breaks = "unheard_of"
-    found = ran(mixer)
-    assert isinstance(found, Change) and found.places == ((FILES[2], "fun3"),)
-    assert found.both_ways is True
-    assert mixer.asked < 20
+    assert Breaks("    x.unheard_of()\n").is_found().both_ways is True
 
 
 def test_pieces_that_break_a_mix_without_a_traceback_are_found_by_halving() -> None:
@@ -285,55 +312,29 @@ def test_pieces_that_break_a_mix_without_a_traceback_are_found_by_halving() -> N
 def test_what_needs_a_piece_that_breaks_the_mix_is_taken_out_of_it() -> None:
     """The traceback shows a new helper's line; the function that calls the helper is what brought it."""
 
-    class Breaks(FakeMixer):
-        def ask(self, failing: bool, texts: Mapping[str, str]) -> Answer:
-            answer = super().ask(failing, texts)
-            text = texts.get(FILES[1], "")
-            line = text.split("unheard_of")[0].count("\n") + 1
-            return Answer(
-                verdict=answer.verdict, frames=(Frame(file=FILES[1], line=line, function="<module>"),)
-            )
+    class Breaks(Unheard):
+        def answer(self, text: str) -> Answer:
+            return Answer(verdict=Verdict.SKIP, frames=(self.frame(text, "<module>"),))
 
-    mixer = Breaks({FILES[2]: [lines_of(3)]})
-    one, two = mixer.all[FILES[1]]
-    new = two.replace(lines_of(2), lines_of(2) + "    extra(x)\n") + "\n\ndef extra(x):\n    unheard_of(x)\n"
-    mixer.all[FILES[1]] = (one, new)
-    mixer.breaks = "unheard_of"
-    found = ran(mixer)
-    assert isinstance(found, Change) and found.places == ((FILES[2], "fun3"),)
-    assert mixer.asked < 20
+    Breaks("    extra(x)\n", more="\n\ndef extra(x):\n    unheard_of(x)\n").is_found()
 
 
 def test_a_function_that_the_message_names_is_taken_out_where_no_exchanged_line_raised() -> None:
-    class Breaks(FakeMixer):
-        def ask(self, failing: bool, texts: Mapping[str, str]) -> Answer:
-            message = "fun2() got an unexpected keyword argument 'wide'"
+    class Breaks(Unheard):
+        def answer(self, text: str) -> Answer:
             frames = (Frame(file="torch/__init__.py", line=7, function="compile"),)
-            return Answer(verdict=self.verdict(failing, texts), message=message, frames=frames)
+            message = "fun2() got an unexpected keyword argument 'wide'"
+            return Answer(verdict=Verdict.SKIP, message=message, frames=frames)
 
-    mixer = Breaks({FILES[2]: [lines_of(3)]})
-    one, two = mixer.all[FILES[1]]
-    mixer.all[FILES[1]] = (one, two.replace(lines_of(2), lines_of(2) + "    x.unheard_of()\n"))
-    mixer.breaks = "unheard_of"
-    found = ran(mixer)
-    assert isinstance(found, Change) and found.places == ((FILES[2], "fun3"),)
-    assert mixer.asked < 20
+    Breaks("    x.unheard_of()\n").is_found()
 
 
 def test_a_function_that_generates_what_the_release_lacks_is_taken_out() -> None:
-    class Breaks(FakeMixer):
-        def ask(self, failing: bool, texts: Mapping[str, str]) -> Answer:
-            message = "'module' object has no attribute 'unheard_of'"
-            return Answer(verdict=self.verdict(failing, texts), message=message)
+    class Breaks(Unheard):
+        def answer(self, text: str) -> Answer:
+            return Answer(verdict=Verdict.SKIP, message="'module' object has no attribute 'unheard_of'")
 
-    mixer = Breaks({FILES[2]: [lines_of(3)]})
-    one, two = mixer.all[FILES[1]]
-    line = lines_of(2)
-    mixer.all[FILES[1]] = (one, two.replace(line, line + "    print('torch._C.' 'guards.unheard_of')\n"))
-    mixer.breaks = "unheard_of"
-    found = ran(mixer)
-    assert isinstance(found, Change) and found.places == ((FILES[2], "fun3"),)
-    assert mixer.asked < 20
+    Breaks("    print('torch._C.' 'guards.unheard_of')\n").is_found()
 
 
 def test_a_piece_is_left_out_where_what_it_needs_uses_newer_compiled_code() -> None:

@@ -53,7 +53,8 @@ def ask(case: Case) -> Ruling:
 
 def _fixes(case: Case, used: Sequence[str]) -> dict[str, Step]:
     """Returns the operators whose native kernel alone fixes the failure, each with its passing run."""
-    everything = _native(case, used, used)
+    runner, start = case.runner, case.start
+    everything = _with_those_below(case, runner.one(start, _native(used), "Python kernels"), used)
     if everything.verdict is not Verdict.GOOD:
         # If one operator cannot be traced natively, each is tested alone.
         if everything.verdict is Verdict.BAD or len(used) > SINGLES:
@@ -63,29 +64,37 @@ def _fixes(case: Case, used: Sequence[str]) -> dict[str, Step]:
     candidates = list(used)
     while len(candidates) > SINGLES:
         half = candidates[: len(candidates) // 2]
-        passes = _native(case, half, used).verdict is Verdict.GOOD
+        step = runner.one(start, _native(half), "Python kernels")
+        passes = _with_those_below(case, step, used).verdict is Verdict.GOOD
         candidates = half if passes else candidates[len(half) :]
-    steps = {op: _native(case, [op], used) for op in candidates}
-    return {op: step for op, step in steps.items() if step.verdict is Verdict.GOOD}
+    steps = runner.ask([(start, _native([op])) for op in candidates], "Python kernels")
+    deep = [_with_those_below(case, step, used) for step in steps]
+    return {op: s for op, s in zip(candidates, deep, strict=True) if s.verdict is Verdict.GOOD}
 
 
-def _native(case: Case, ops: Sequence[str], used: Sequence[str]) -> Step:
-    """Runs with the native kernels of some of the used operators, and of those that only they call."""
-    removed = list(ops)
-    for _ in range(LEVELS):
-        switches = (("native_kernels", sorted(removed)), ("python_kernels", "list"))
-        step = case.runner.one(case.start, switches, "Python kernels")
+def _native(ops: Sequence[str]) -> tuple[tuple[str, Any], ...]:
+    return (("native_kernels", sorted(ops)), ("python_kernels", "list"))
+
+
+def _with_those_below(case: Case, step: Step, used: Sequence[str]) -> Step:
+    """Goes on from a failing run with native kernels: without the Python kernels that only those call."""
+    for _ in range(LEVELS - 1):
+        removed = _removed(step)
         under = [op for row in kernels_of(step) if (op := str(row["op"])) not in {*removed, *used}]
         if step.verdict is not Verdict.BAD or not under:
             break
-        removed += under
+        step = case.runner.one(case.start, _native([*removed, *under]), "Python kernels")
     return step
+
+
+def _removed(step: Step) -> list[str]:
+    """Returns the operators whose Python kernels a run was made without."""
+    return list(dict(step.settings)["native_kernels"])
 
 
 def _blamed(
     case: Case, op: str, passing_run: Step, row: Mapping[str, Any], *, comparisons: int, alone: bool
 ) -> Ruling:
-    removed = dict(passing_run.settings)["native_kernels"]
     differences = [(d["what"], d["native"], d["python"]) for d in row["different"]]
     what, native, python = differences[0]
     difference = f"{what}: native {native}, Python {python}"
@@ -100,7 +109,7 @@ def _blamed(
                 at=case.start,
                 kernel=str(row["kernel"]),
                 operator=op,
-                under=[name for name in removed if name != op],
+                under=[name for name in _removed(passing_run) if name != op],
             ),
             Evidence.of(
                 EvidenceKind.PYTHON_KERNEL_DIFFERS, what=str(what), native=str(native), python=str(python)

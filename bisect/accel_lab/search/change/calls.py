@@ -75,7 +75,7 @@ def _calls(tree: ast.AST) -> Iterable[Call]:
         if name:
             yield Call(
                 name=name,
-                owner=getattr(node.func.value, "id", "") if isinstance(node.func, ast.Attribute) else "",
+                owner=getattr(getattr(node.func, "value", None), "id", ""),
                 positional=len(node.args),
                 keywords=frozenset(keywords),
                 dotted=dotted,

@@ -88,7 +88,8 @@ class ChangeSearch:
         self._runs = 0
         self._pool = Pool(mixer)
         self._places: dict[PieceId, None] = {}
-        self._broken = False
+        #: Whether some pieces together failed in another way, by none of them that could be told.
+        self._unresolved = False
         #: Pieces that broke a mix; they are in no other mix and are tried alone at the end.
         self._breaking: set[PieceId] = set()
 
@@ -116,7 +117,7 @@ class ChangeSearch:
         return self._none(
             "no change in torch's Python sources fixes the failure: the change is in compiled code, or in "
             "pieces that cannot be exchanged alone"
-            if self._broken
+            if self._unresolved or self._breaking or self._pool.unfit
             else "no change in torch's Python sources fixes the failure: the change is in compiled code"
         )
 
@@ -130,7 +131,7 @@ class ChangeSearch:
     def _candidates(self, paths: Sequence[str]) -> Candidates:
         """Returns the changed pieces of some files that the failing run uses."""
         found = self._pool.candidates(paths)
-        self._places.update(dict.fromkeys([*found.functions, *found.later]))
+        self._places.update(dict.fromkeys(found.pieces))
         return found
 
     def _named(self, paths: Sequence[str]) -> list[PieceId]:
@@ -144,7 +145,7 @@ class ChangeSearch:
         if gone:
             return named
         if gone is None and 1 < len(named) <= MOST_NAMED:
-            return next(([place] for place in named if self._gone([place])), [])
+            return self._one_of(named)
         return []
 
     def _functions(self, paths: Sequence[str]) -> list[PieceId]:
@@ -158,7 +159,7 @@ class ChangeSearch:
     def _all(self, paths: Sequence[str]) -> list[PieceId]:
         """Returns any pieces of some files that together make the failure disappear; empty if none do."""
         found = self._candidates(paths)
-        return self._first((*found.functions, *found.later), found.later) if found.later else []
+        return self._first(found.pieces, found.later) if found.later else []
 
     def _first(self, places: Sequence[PieceId], new: Sequence[PieceId]) -> list[PieceId]:
         """Returns some of the pieces, all or a part of the new ones, that make the failure disappear.
@@ -172,9 +173,10 @@ class ChangeSearch:
         gone, left = self._without_broken(places)
         if gone:
             return left
-        self._broken = self._broken or len(left) < len(places) or gone is None
-        # Where all of them together keep the failure, no subset will remove it.
-        return self._in_parts(new) if gone is None else []
+        if gone is False:
+            return []  # all of them together keep the failure, so no subset will remove it
+        self._unresolved = True
+        return self._in_parts(new)
 
     def _in_parts(self, group: Sequence[PieceId]) -> list[PieceId]:
         """Returns a part of some pieces that makes the failure disappear; empty if none does.
@@ -193,9 +195,11 @@ class ChangeSearch:
 
     def _alone(self, paths: Sequence[str]) -> list[PieceId]:
         """Returns one of the pieces that broke a mix, if alone it makes the failure disappear."""
-        found = self._candidates(paths)
-        breaking = [place for place in (*found.functions, *found.later) if place in self._breaking]
-        return next(([place] for place in breaking if self._gone([place])), [])
+        return self._one_of([place for place in self._candidates(paths).pieces if place in self._breaking])
+
+    def _one_of(self, places: Sequence[PieceId]) -> list[PieceId]:
+        """Returns the first piece that alone makes the failure disappear; empty if none does."""
+        return next(([place] for place in places if self._gone([place])), [])
 
     def _is_named(self, place: PieceId) -> bool:
         own = [_words(place[1])] if place[1] != WHOLE else self._words_in_header(place[0])

@@ -17,8 +17,6 @@ from .pieces import Versions, is_python
 #: A use of a name of torch's compiled part: of its module, or of one of its operators.
 _NATIVE = re.compile(r"\b(?:_C|aten|prims)\.(\w+)")
 _NATIVE_IMPORT = re.compile(r"^[ ]*from torch\._C[\w.]* import (\([^)]*\)|.*)", re.MULTILINE)
-
-
 #: A name in a message such as "f() got an unexpected keyword argument", "module 'm' has no attribute 'f'".
 _QUOTED = re.compile(r"\b\w+(?=\(\) )|(?<=')\w+(?=')")
 
@@ -52,6 +50,11 @@ class Candidates:
     def later(self) -> tuple[PieceId, ...]:
         """What is searched after the functions."""
         return (*self.at_import, *self.statements)
+
+    @property
+    def pieces(self) -> tuple[PieceId, ...]:
+        """All of them, in the order of the search."""
+        return (*self.functions, *self.later)
 
     def without(self, left_out: Collection[PieceId]) -> Candidates:
         """Returns them without some pieces."""
@@ -110,6 +113,8 @@ class Pool:
         self._used: dict[tuple[str, ...], Candidates] = {}
         #: Runs that found what is used.
         self.looked = 0
+        #: Whether a candidate was dropped because it needs a newer compiled part of torch.
+        self.unfit = False
         #: Pieces known not to be the change, or to break any mix that contains them.
         self.left_out: set[PieceId] = set()
 
@@ -153,8 +158,9 @@ class Pool:
                 at_import=tuple(place for place in functions if place in ran.at_import),
                 statements=tuple(place for place in statements if place[0] in ran.files),
             )
-        places = (*found.functions, *found.later)
-        return found.without([one for one in places if not self.native_fits(self._brings(one), failing=True)])
+        newer = [one for one in found.pieces if not self.native_fits(self._brings(one), failing=True)]
+        self.unfit = self.unfit or bool(newer)
+        return found.without(newer)
 
     def chosen(
         self, places: Sequence[PieceId], *, failing: bool, instead: Mapping[PieceId, str] | None = None
@@ -226,11 +232,9 @@ class Pool:
             versions = self._mixer.failing(path)
             if versions is None:
                 continue
-            texts = (
-                [module.by_key[key].text if key in module.by_key else "" for key in keys]
-                for module in (versions.base, versions.other)
-            )
-            if any(word.search(other) and not word.search(base) for base, other in zip(*texts, strict=True)):
+            base, other = versions.base.by_key, versions.other.by_key
+            using = [key for key in keys if key in other and word.search(other[key].text)]
+            if any(key not in base or not word.search(base[key].text) for key in using):
                 return True
         return False
 
