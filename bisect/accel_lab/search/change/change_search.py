@@ -198,8 +198,21 @@ class ChangeSearch:
         return self._one_of([place for place in self._candidates(paths).pieces if place in self._breaking])
 
     def _one_of(self, places: Sequence[PieceId]) -> list[PieceId]:
-        """Returns the first piece that alone makes the failure disappear; empty if none does."""
-        return next(([place] for place in places if self._gone([place])), [])
+        """Returns the first piece that alone makes the failure disappear; empty if none does.
+
+        What breaks one piece, such as a statement that both need, breaks all others that need it.
+        """
+        broken: set[PieceId] = set()
+        for place in places:
+            if any(self._pool.needs(place, one) for one in broken):
+                continue
+            answer = self._answer([place])
+            if answer.verdict is Verdict.GOOD:
+                return [place]
+            at = self._pool.broken_at(answer, [place]) if answer.verdict is Verdict.SKIP else None
+            if at is not None:
+                broken.add(at)
+        return []
 
     def _is_named(self, place: PieceId) -> bool:
         own = [_words(place[1])] if place[1] != WHOLE else self._words_in_header(place[0])

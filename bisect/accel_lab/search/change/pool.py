@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 from accel_lab.core.outcome import Frame
@@ -14,9 +15,11 @@ from .calls import fitted
 from .companions import Chosen, Names, PieceId, closure, last_name
 from .pieces import Versions, is_python
 
-#: A use of a name of torch's compiled part: of its module, or of one of its operators.
-_NATIVE = re.compile(r"\b(?:_C|aten|prims)\.(\w+)")
+#: A use of a name of torch's compiled part: of one of its operators, or of its module and what is in that.
+_OPERATOR = re.compile(r"\b(?:aten|prims)\.(\w+)")
+_NATIVE = re.compile(r"\b_C((?:\.\w+)+)")
 _NATIVE_IMPORT = re.compile(r"^[ ]*from torch\._C[\w.]* import (\([^)]*\)|.*)", re.MULTILINE)
+_ATTRIBUTE = re.compile(r"\b(\w+)\.(\w+)")
 #: A name in a message such as "f() got an unexpected keyword argument", "module 'm' has no attribute 'f'".
 _QUOTED = re.compile(r"\b\w+(?=\(\) )|(?<=')\w+(?=')")
 
@@ -200,23 +203,32 @@ class Pool:
         the functions that the message names, as their callers lack them or call them in another way; or those
         that brought the name: code that they generate uses it.
         """
-        chosen = self.chosen(places, failing=True)
-        for frame in reversed(answer.frames):
-            versions = self._mixer.failing(frame.file) if frame.file in chosen else None
-            if versions is None:
-                continue
-            keys = chosen[frame.file]
-            at = (frame.file, versions.key_at(frame.line, keys, _fits(versions, keys)))
-            if at in places:
-                return [at]
-            if at[1] in keys:
-                return [place for place in places if at[1] in self._brings(place).get(at[0], ())]
+        at = self.broken_at(answer, places)
+        if at is not None:
+            return [at] if at in places else [place for place in places if self.needs(place, at)]
         for name in _QUOTED.findall(answer.message)[::-1]:  # the missing attribute comes last
             for is_cause in (self._is_called, self._brings_called, self._brings_name):
                 found = [place for place in places if is_cause(place, name)]
                 if found:
                     return found
         return []
+
+    def broken_at(self, answer: Answer, places: Sequence[PieceId]) -> PieceId | None:
+        """Returns the exchanged piece with the innermost exchanged line of a traceback, or None."""
+        chosen = self.chosen(places, failing=True)
+        for frame in reversed(answer.frames):
+            versions = self._mixer.failing(frame.file) if frame.file in chosen else None
+            if versions is None:
+                continue
+            keys = chosen[frame.file]
+            key = versions.key_at(frame.line, keys, _fits(versions, keys))
+            if key in keys:
+                return frame.file, key
+        return None
+
+    def needs(self, place: PieceId, other: PieceId) -> bool:
+        """Whether a piece is exchanged only together with another one, or is that one."""
+        return other[1] in self._brings(place).get(other[0], ())
 
     @staticmethod
     def _is_called(place: PieceId, name: str) -> bool:
@@ -248,20 +260,30 @@ class Pool:
         known = self._mixer.native_names(failing)
         for path, keys in chosen.items():
             versions = self._mixer.failing(path) if failing else self._mixer.passing(path)
-            texts = (
-                (versions.other.by_key[key].text for key in keys if key in versions.other.by_key)
-                if versions
-                else ()
-            )
-            if any(natives_of(text) - known for text in texts):
+            if versions is None:
+                continue
+            imported = _natively_imported(versions.other.source)
+            texts = (versions.other.by_key[key].text for key in keys if key in versions.other.by_key)
+            if any(natives_of(text, imported) - known for text in texts):
                 return False
         return True
 
 
-def natives_of(text: str) -> frozenset[str]:
-    """Returns the names of ``torch._C`` and of its operators that a text uses."""
-    imported = (name for names in _NATIVE_IMPORT.findall(text) for name in re.findall(r"\w+", names))
-    return frozenset([*_NATIVE.findall(text), *imported])
+def natives_of(text: str, imported: Collection[str] = ()) -> frozenset[str]:
+    """Returns the names of ``torch._C``, of what is in it, and of its operators that a text uses.
+
+    ``imported`` are the names that its file has from ``torch._C``; those that the text imports are added.
+    """
+    own = {*imported, *_natively_imported(text)}
+    found = {*_OPERATOR.findall(text), *_natively_imported(text)}
+    found.update(name for chain in _NATIVE.findall(text) for name in chain.split(".") if name)
+    found.update(attribute for owner, attribute in _ATTRIBUTE.findall(text) if owner in own)
+    return frozenset(found)
+
+
+@lru_cache(maxsize=1024)
+def _natively_imported(source: str) -> frozenset[str]:
+    return frozenset(name for names in _NATIVE_IMPORT.findall(source) for name in re.findall(r"\w+", names))
 
 
 def _fits(versions: Versions, keys: Collection[str]) -> dict[str, str]:
