@@ -13,13 +13,14 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import tables
 from golden import Case, load_cases, release
 from harness import run_bisect, stop_when_asked, torch_version
 
@@ -52,9 +53,6 @@ class Row:
     @property
     def key(self) -> tuple[str, str, str]:
         return (self.case, self.failing, self.passing)
-
-
-HEAD = tuple(field.name for field in fields(Row))
 
 
 def flips(pythons: Sequence[str], names: Sequence[str]) -> list[tuple[Case, str]]:
@@ -123,24 +121,12 @@ def change_of(findings: dict[str, Any] | None) -> dict[str, Any]:
 
 def read(path: Path) -> dict[tuple[str, str, str], Row]:
     """The rows of a table; none where there is no file."""
-    if not path.exists():
-        return {}
-    head, *lines = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines() if line]
-    if tuple(head) != HEAD or any(len(line) != len(HEAD) for line in lines):
-        raise SystemExit(f"{path}: not a table with the columns {', '.join(HEAD)}")
-    rows = [Row(**dict(zip(HEAD, line, strict=True))) for line in lines]
-    return {row.key: row for row in rows}
+    return {row.key: row for row in tables.read(path, Row)}
 
 
 def write(path: Path, rows: Iterable[Row]) -> None:
     """All rows, sorted by case and releases."""
-    lines = [HEAD, *(cells(row) for row in sorted(rows, key=lambda row: row.key))]
-    path.write_text("".join("\t".join(line) + "\n" for line in lines), encoding="utf-8")
-
-
-def cells(row: Row) -> tuple[str, ...]:
-    """A row's columns, each on one line."""
-    return tuple(" ".join(str(getattr(row, name)).split()) for name in HEAD)
+    tables.write(path, Row, sorted(rows, key=lambda row: row.key))
 
 
 def summary(rows: Sequence[Row]) -> str:
@@ -188,14 +174,14 @@ def main() -> None:
     pythons = (given.pythons or "").split(os.pathsep)
     if len(pythons) != 2:
         parser.error("--pythons takes two interpreters")
-    print("\t".join(HEAD))
+    print("\t".join(tables.head_of(Row)))
     releases = {release(torch_version(python)) for python in pythons}
     there = {row.case for row in table.values() if {row.failing, row.passing} == releases}
     for case, python in flips(pythons, given.names):
         if case.slug in there and not given.again:
             continue
         row = asked(case, python, pythons, given)
-        print("\t".join(cells(row)), flush=True)
+        print("\t".join(tables.cells(row)), flush=True)
         if row.probes:  # without findings there was no answer, so the case is asked again next time
             table[row.key] = row
         if given.save:

@@ -7,8 +7,10 @@ plain run of the same script in the same session, in steps of a half: two sessio
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
+
+import tables
 
 Key = tuple[str, str]
 
@@ -41,9 +43,6 @@ class Line:
         return f"{told} ({self.confidence})" if self.confidence else told
 
 
-HEAD = tuple(field.name for field in fields(Line))
-
-
 @dataclass(frozen=True, kw_only=True)
 class Changes:
     """``verdicts`` is what must not change unseen; ``costs`` and ``new`` are worth a line."""
@@ -64,20 +63,12 @@ def coarse(ratio: float | None) -> str:
 
 def read(path: Path) -> dict[Key, Line]:
     """The lines of a table; none where there is no file."""
-    if not path.exists():
-        return {}
-    rows = [row.split("\t") for row in path.read_text(encoding="utf-8").splitlines() if row]
-    if not rows or tuple(rows[0]) != HEAD or any(len(row) != len(HEAD) for row in rows):
-        raise ValueError(f"{path}: not a table with the columns {', '.join(HEAD)}")
-    found = [dict(zip(HEAD, row, strict=True)) for row in rows[1:]]
-    lines = [Line(**{**row, "probes": int(row["probes"])}) for row in found]  # type: ignore[arg-type]
-    return {line.key: line for line in lines}
+    return {line.key: line for line in tables.read(path, Line)}
 
 
 def write(path: Path, lines: Mapping[Key, Line]) -> None:
     """All lines, sorted by case and by release, not by their digits."""
-    rows = [HEAD, *(_cells(lines[key]) for key in sorted(lines, key=_order))]
-    path.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+    tables.write(path, Line, (lines[key] for key in sorted(lines, key=_order)))
 
 
 def merged(old: Mapping[Key, Line], new: Iterable[Line], cases: Collection[str]) -> dict[Key, Line]:
@@ -104,11 +95,5 @@ def _cost(line: Line) -> str:
     return f"{line.probes} probes" + (f", {line.ratio} plain runs" if line.ratio else "")
 
 
-def _cells(line: Line) -> tuple[str, ...]:
-    return tuple(" ".join(str(getattr(line, name)).split()) for name in HEAD)
-
-
 def _order(key: Key) -> tuple[str, list[tuple[int, str]]]:
-    """``2.6.0`` comes before ``2.13.0``."""
-    case, build = key
-    return case, [(int(part), "") if part.isdigit() else (-1, part) for part in build.split(".")]
+    return key[0], tables.by_release(key[1])

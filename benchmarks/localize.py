@@ -12,7 +12,7 @@ import argparse
 import json
 import statistics
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
@@ -21,6 +21,7 @@ from threading import Lock
 from typing import Any
 
 import golden_table
+import workarounds
 from golden import REPROS, Case, Grade, Score, grade, load_cases, stage_matches
 from harness import (
     build_of,
@@ -52,14 +53,16 @@ class Row:
     torch_right: bool | None = None
     torch_s: float | None = None
     error: str = ""
+    around: workarounds.Row | None = None
 
     @property
     def ratio(self) -> float | None:
-        """Wall time of the whole bisection over that of one plain run, both measured here."""
+        """Wall time of the bisection, without workarounds, over that of a plain run, both measured here."""
         return self.seconds / self.plain_s if self.plain_s else None
 
     def to_json(self) -> dict[str, Any]:
         data = {**self.__dict__, "score": self.score.to_json(), "want": list(self.want)}
+        del data["around"]
         return {**data, "ratio": round(self.ratio, 2) if self.ratio is not None else None}
 
 
@@ -74,6 +77,7 @@ class Options:
     timeout_s: float = 900.0
     plain: bool = False
     torch_bisector: bool = False
+    workarounds: bool = False
     bisector_timeout_s: float = 420.0
     output: Path | None = None
     save: bool = False
@@ -126,7 +130,14 @@ def torch_verdict(case: Case, build: str, answer: str) -> bool:
 
 def measure(case: Case, python: str, build: str, options: Options) -> Row:
     """Bisect one case on one build."""
-    found = run_bisect(python, case.command, args=case.args, env=case.env, timeout_s=options.timeout_s)
+    found = run_bisect(
+        python,
+        case.command,
+        args=case.args,
+        env=case.env,
+        timeout_s=options.timeout_s,
+        workarounds=options.workarounds,
+    )
     score = grade(case, build, found.findings)
     plain_s = None
     if options.plain:
@@ -139,21 +150,30 @@ def measure(case: Case, python: str, build: str, options: Options) -> Row:
         )
         seconds, right = ended.seconds, torch_verdict(case, build, answer)
     tail = found.ended.stderr.strip().splitlines()
+    findings = found.findings or {}
+    asked = workarounds.asked_of(case, build) if options.workarounds and findings else None
     return Row(
         slug=case.slug,
         build=build,
         scored=case.score,
         score=score,
         want=case.stages_on(build) if case.fails(build) is not False else ("passes",),
-        probes=int((found.findings or {}).get("probes", 0)),
-        seconds=found.ended.seconds,
+        probes=probes_of(findings),
+        seconds=found.ended.seconds - (findings.get("seconds") or {}).get("workarounds", 0.0),
         plain_s=plain_s,
         exit_code=found.ended.code,
         torch_answer=answer,
         torch_right=right,
         torch_s=seconds,
         error=tail[-1][:200] if tail and found.findings is None else "",
+        around=workarounds.row_of("golden", asked, build, findings) if asked is not None else None,
     )
+
+
+def probes_of(findings: Mapping[str, Any]) -> int:
+    """The runs of the bisection, without those that tried workarounds and known failures."""
+    kinds: Mapping[str, int] = findings.get("probes_by_kind") or {}
+    return int(findings.get("probes", 0)) - kinds.get("workarounds", 0) - kinds.get("known", 0)
 
 
 def plain_limit(args: Sequence[str], default_s: float = 300.0) -> float:
@@ -260,6 +280,9 @@ def parse(argv: Sequence[str]) -> Options:
     parser.add_argument("--timeout", type=float, default=900.0, help="seconds for one bisection")
     parser.add_argument("--plain", action="store_true", help="time a plain run of each case as well")
     parser.add_argument("--torch-bisector", action="store_true", help="run torch's own bisector as well")
+    parser.add_argument(
+        "--workarounds", action="store_true", help="look for workarounds; save their rows too"
+    )
     parser.add_argument("--bisector-timeout", type=float, default=420.0, help="seconds for torch's bisector")
     parser.add_argument("--save", action="store_true", help="update the table's rows; implies --plain")
     parser.add_argument("--compare", action="store_true", help="say what changed against the table")
@@ -274,6 +297,7 @@ def parse(argv: Sequence[str]) -> Options:
         timeout_s=given.timeout,
         plain=given.plain or given.save,
         torch_bisector=given.torch_bisector,
+        workarounds=given.workarounds,
         bisector_timeout_s=given.bisector_timeout,
         output=given.output,
         save=given.save,
@@ -293,6 +317,8 @@ def main(argv: Sequence[str]) -> int:
         if options.save and not options.compare:  # a run that is stopped loses nothing
             with saving:
                 save([line(row)], options)
+                if row.around is not None:
+                    workarounds.save(workarounds.TABLE, row.around)
 
     rows = collect(options, tell)
     summary = summarise(rows)

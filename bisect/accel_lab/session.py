@@ -228,7 +228,9 @@ class Session:
             budget_s = min(budget_s, left)
             if budget_s <= 0:
                 self.time_budget.note_unasked("workarounds in the script's own lines")
+        began = time.monotonic()
         workarounds.add_workarounds(findings, diagnosis, target, budget_s=budget_s)
+        findings.seconds_workarounds = time.monotonic() - began
         if self._minimizes(findings):
             self._minimize(target, diagnosis, passing_build)
         collected = self.folder / completion.COLLECTED

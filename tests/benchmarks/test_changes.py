@@ -60,7 +60,7 @@ def test_a_table_is_read_as_it_was_written(tmp_path) -> None:
     assert list(table) == [row.key, other.key]
     assert table[row.key] == row and table[other.key].named == "why: no flip"
     (tmp_path / "t.tsv").write_text("case\tother\n")
-    with pytest.raises(SystemExit, match="not a table"):
+    with pytest.raises(ValueError, match="not a table"):
         changes.read(tmp_path / "t.tsv")
 
 

@@ -10,7 +10,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import localize  # noqa: E402
 from golden import Grade, Score, load_cases  # noqa: E402
-from golden_table import HEAD, Line, coarse, compared, merged, read, write  # noqa: E402
+from golden_table import Line, coarse, compared, merged, read, write  # noqa: E402
 
 
 def line(case="a", build="2.13.0", **changes):
@@ -35,7 +35,7 @@ def test_what_is_written_is_read_again_sorted_by_case_and_release(tmp_path):
     write(path, lines)
     assert read(path) == lines
     rows = [row.split("\t")[:2] for row in path.read_text(encoding="utf-8").splitlines()]
-    assert rows == [list(HEAD[:2]), ["a", "2.6.0"], ["a", "2.13.0"], ["b", "2.13.0"], ["c", "2.13.0"]]
+    assert rows == [["case", "build"], ["a", "2.6.0"], ["a", "2.13.0"], ["b", "2.13.0"], ["c", "2.13.0"]]
 
 
 def test_a_name_cannot_break_the_table(tmp_path):

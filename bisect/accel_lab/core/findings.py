@@ -329,6 +329,7 @@ class Findings:
     report: str | None = None
     seconds_total: float = 0.0
     seconds_probes: float = 0.0
+    seconds_workarounds: float = 0.0
     probes: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -374,7 +375,11 @@ class Findings:
             "report": self.report,
             "bundle": self.bundle,
             "bundle_check": self.bundle_check,
-            "seconds": {"total": round(self.seconds_total, 3), "probes": round(self.seconds_probes, 3)},
+            "seconds": {
+                "total": round(self.seconds_total, 3),
+                "probes": round(self.seconds_probes, 3),
+                "workarounds": round(self.seconds_workarounds, 3),
+            },
             "probes": sum(self.probes.values()),
             "probes_by_kind": dict(self.probes),
         }

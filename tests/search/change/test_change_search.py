@@ -354,6 +354,34 @@ def test_names_of_compiled_code_are_found_in_uses_and_in_imports() -> None:
     text += "x = torch._C.four(torch.ops.aten.five.default)"
     assert {"one", "two", "four", "five"} <= natives_of(text)
     assert "x" not in natives_of(text)
+    assert {"_linalg", "cross"} <= natives_of("y = torch._C._linalg.cross(x)")
+    text = "_add_docstr(_linalg.outer, other.inner)"
+    assert natives_of(text, {"_linalg"}) == {"outer"}
+
+
+def test_pieces_that_share_what_breaks_them_are_not_all_asked() -> None:
+    """Fifteen functions need one new helper that does not work: alone, two or three of them are tried."""
+
+    class Breaks(FakeMixer):
+        traced = True
+
+        def ask(self, failing: bool, texts: Mapping[str, str]) -> Answer:
+            text, verdict = texts.get(FILES[1], ""), self.verdict(failing, texts)
+            line = text.split("unheard_of")[0].count("\n") + 1
+            frames = (Frame(file=FILES[1], line=line, function="helper"),) if self.traced else ()
+            return Answer(verdict=verdict, message="cannot be made", frames=frames)
+
+    class BreaksFarAway(Breaks):
+        traced = False
+
+    for kind, most in ((Breaks, 12), (BreaksFarAway, 30)):
+        mixer = kind({FILES[0]: ["nowhere"]}, breaks="unheard_of")
+        callers = "".join(f"\n\ndef more{n}(x):\n    return {{}}(x) + {n}\n" for n in range(15))
+        new = callers.replace("{}", "helper") + "\n\ndef helper(x):\n    return unheard_of(x)\n"
+        one, two = mixer.all[FILES[1]]
+        mixer.all[FILES[1]] = (one + callers.replace("{}", "abs"), two + new)
+        assert isinstance(ran(mixer), NoChange)
+        assert mixer.asked < most
 
 
 def test_a_module_that_only_the_other_release_has_comes_along_with_what_imports_it() -> None:

@@ -82,7 +82,7 @@ def again(folder: Path) -> Findings:
         findings.versions, findings.warnings = saved.versions, [*saved.warnings]
         findings.artifacts = str(folder)
     # The original run's times and counts, not those of this replay.
-    findings.seconds_total, findings.seconds_probes = saved.seconds
+    findings.seconds_total, findings.seconds_probes, findings.seconds_workarounds = saved.seconds
     findings.probes = saved.probes
     findings.repro = saved.repro
     findings.unasked, findings.budget_s = saved.unasked, request.options.time_s
@@ -99,7 +99,7 @@ class SavedReport:
     versions: Versions | None
     warnings: list[str]
     probes: dict[str, int]
-    seconds: tuple[float, float]
+    seconds: tuple[float, float, float]
     repro: Repro | None
     unasked: list[str]
     workarounds: list[Workaround]
@@ -116,7 +116,11 @@ def _saved_report(folder: Path) -> SavedReport:
             versions=Versions.from_json(data["versions"]) if data.get("versions") else None,
             warnings=[str(line) for line in data["warnings"]],
             probes={str(kind): int(count) for kind, count in data["probes_by_kind"].items()},
-            seconds=(float(data["seconds"]["total"]), float(data["seconds"]["probes"])),
+            seconds=(
+                float(data["seconds"]["total"]),
+                float(data["seconds"]["probes"]),
+                float(data["seconds"].get("workarounds", 0)),
+            ),
             repro=Repro.from_json(data["repro"]) if data["repro"] else None,
             unasked=[str(line) for line in data.get("unasked", [])],
             workarounds=[Workaround.from_json(row) for row in data.get("workarounds", [])],

@@ -92,6 +92,8 @@ class ChangeSearch:
         self._unresolved = False
         #: Pieces that broke a mix; they are in no other mix and are tried alone at the end.
         self._breaking: set[PieceId] = set()
+        #: By piece, or by message: the pieces that together broke the mix of a single piece.
+        self._causes: dict[PieceId | str, frozenset[PieceId]] = {}
 
     def run(self) -> Change | NoChange:
         """Runs the search; if the budget ends it, the best change so far has ``complete`` False."""
@@ -200,19 +202,33 @@ class ChangeSearch:
     def _one_of(self, places: Sequence[PieceId]) -> list[PieceId]:
         """Returns the first piece that alone makes the failure disappear; empty if none does.
 
-        What breaks one piece, such as a statement that both need, breaks all others that need it.
+        Those that would break like one that was tried are not tried (:meth:`_note_cause`).
         """
-        broken: set[PieceId] = set()
         for place in places:
-            if any(self._pool.needs(place, one) for one in broken):
+            if self._breaks_alike(place):
                 continue
             answer = self._answer([place])
             if answer.verdict is Verdict.GOOD:
                 return [place]
-            at = self._pool.broken_at(answer, [place]) if answer.verdict is Verdict.SKIP else None
-            if at is not None:
-                broken.add(at)
+            if _gone(answer.verdict) is None:
+                self._note_cause(place, answer)
         return []
+
+    def _note_cause(self, place: PieceId, answer: Answer) -> None:
+        """Keeps what broke a mix of one piece; it breaks all others that need it.
+
+        That is the piece with the innermost exchanged line of the traceback, or, if there is none, what all
+        pieces that broke with the same message need.
+        """
+        at, needed = self._pool.broken_at(answer, [place]), self._pool.needed(place)
+        if at is not None:
+            self._causes[at] = frozenset([at])
+        else:
+            self._causes[answer.message] = needed & self._causes.get(answer.message, needed)
+
+    def _breaks_alike(self, place: PieceId) -> bool:
+        needed = self._pool.needed(place) if self._causes else frozenset()
+        return any(cause and cause <= needed for cause in self._causes.values())
 
     def _is_named(self, place: PieceId) -> bool:
         own = [_words(place[1])] if place[1] != WHOLE else self._words_in_header(place[0])
@@ -226,6 +242,7 @@ class ChangeSearch:
 
     def _without_broken(self, group: Sequence[PieceId]) -> tuple[bool | None, list[PieceId]]:
         """Whether a group removes the failure, after dropping the pieces that made it fail in another way."""
+        self._breaking.update(place for place in group if self._breaks_alike(place))
         left = [place for place in group if place not in self._breaking]
         for _ in range(MOST_BROKEN):
             if not left:
@@ -234,6 +251,8 @@ class ChangeSearch:
             gone = _gone(answer.verdict)
             broken = self._pool.breaking(answer, left) if gone is None else []
             if not broken:
+                if gone is None and len(left) == 1:
+                    self._note_cause(left[0], answer)
                 return gone, left
             self._breaking.update(broken)
             left = [place for place in left if place not in broken]

@@ -205,7 +205,7 @@ class Pool:
         """
         at = self.broken_at(answer, places)
         if at is not None:
-            return [at] if at in places else [place for place in places if self.needs(place, at)]
+            return [at] if at in places else [place for place in places if at in self.needed(place)]
         for name in _QUOTED.findall(answer.message)[::-1]:  # the missing attribute comes last
             for is_cause in (self._is_called, self._brings_called, self._brings_name):
                 found = [place for place in places if is_cause(place, name)]
@@ -226,9 +226,9 @@ class Pool:
                 return frame.file, key
         return None
 
-    def needs(self, place: PieceId, other: PieceId) -> bool:
-        """Whether a piece is exchanged only together with another one, or is that one."""
-        return other[1] in self._brings(place).get(other[0], ())
+    def needed(self, place: PieceId) -> frozenset[PieceId]:
+        """Returns the pieces that are exchanged together with a piece, itself included."""
+        return frozenset((path, key) for path, keys in self._brings(place).items() for key in keys)
 
     @staticmethod
     def _is_called(place: PieceId, name: str) -> bool:
