@@ -32,6 +32,7 @@ MOST_NAMED = 6
 #: Shorter words occur in too many names to be useful.
 SHORTEST_NAME = 3
 DIFF_LINES = 400
+_COMPILED = "no change in torch's Python sources fixes the failure: the change is in compiled code"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +93,8 @@ class ChangeSearch:
         self._unresolved = False
         #: Pieces that broke a mix; they are in no other mix and are tried alone at the end.
         self._breaking: set[PieceId] = set()
+        #: Pieces that broke a mix alone, or would have.
+        self._stuck: set[PieceId] = set()
         #: By piece, or by message: the pieces that together broke the mix of a single piece.
         self._causes: dict[PieceId | str, frozenset[PieceId]] = {}
 
@@ -116,12 +119,16 @@ class ChangeSearch:
                 return self._none("out of time before any mix fixed the failure")
         if best is not None:
             return replace(best, runs=self._all_runs, candidates=len(self._places))
-        return self._none(
-            "no change in torch's Python sources fixes the failure: the change is in compiled code, or in "
-            "pieces that cannot be exchanged alone"
-            if self._unresolved or self._breaking or self._pool.unfit
-            else "no change in torch's Python sources fixes the failure: the change is in compiled code"
-        )
+        return self._none(f"{_COMPILED}{self._doubt}")
+
+    @property
+    def _doubt(self) -> str:
+        """What else it may be if no mix fixed the failure; empty if all pieces were exchanged together."""
+        stuck = len((self._stuck & self._breaking) | self._pool.unfit)
+        if stuck or self._unresolved:
+            some = f"one of {stuck} pieces" if stuck > 1 else "a piece" if stuck else "pieces"
+            return f", or in {some} that cannot be exchanged alone"
+        return ""
 
     def _steps(self) -> Iterable[tuple[Callable[[Sequence[str]], list[PieceId]], Sequence[str]]]:
         """Yields how to search which group; the last, all other files, is not even read before the others."""
@@ -206,11 +213,13 @@ class ChangeSearch:
         """
         for place in places:
             if self._breaks_alike(place):
+                self._stuck.add(place)
                 continue
             answer = self._answer([place])
             if answer.verdict is Verdict.GOOD:
                 return [place]
             if _gone(answer.verdict) is None:
+                self._stuck.add(place)
                 self._note_cause(place, answer)
         return []
 

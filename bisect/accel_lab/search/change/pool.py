@@ -116,8 +116,8 @@ class Pool:
         self._used: dict[tuple[str, ...], Candidates] = {}
         #: Runs that found what is used.
         self.looked = 0
-        #: Whether a candidate was dropped because it needs a newer compiled part of torch.
-        self.unfit = False
+        #: Candidates that were dropped because they need a newer compiled part of torch.
+        self.unfit: set[PieceId] = set()
         #: Pieces known not to be the change, or to break any mix that contains them.
         self.left_out: set[PieceId] = set()
 
@@ -162,7 +162,7 @@ class Pool:
                 statements=tuple(place for place in statements if place[0] in ran.files),
             )
         newer = [one for one in found.pieces if not self.native_fits(self._brings(one), failing=True)]
-        self.unfit = self.unfit or bool(newer)
+        self.unfit.update(newer)
         return found.without(newer)
 
     def chosen(
