@@ -274,10 +274,11 @@ def natives_of(text: str, imported: Collection[str] = ()) -> frozenset[str]:
 
     ``imported`` are the names that its file has from ``torch._C``; those that the text imports are added.
     """
-    own = {*imported, *_natively_imported(text)}
-    found = {*_OPERATOR.findall(text), *_natively_imported(text)}
+    own = _natively_imported(text)
+    found = {*_OPERATOR.findall(text), *own}
     found.update(name for chain in _NATIVE.findall(text) for name in chain.split(".") if name)
-    found.update(attribute for owner, attribute in _ATTRIBUTE.findall(text) if owner in own)
+    if owners := own.union(imported):
+        found.update(attribute for owner, attribute in _ATTRIBUTE.findall(text) if owner in owners)
     return frozenset(found)
 
 
