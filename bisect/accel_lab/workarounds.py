@@ -79,7 +79,7 @@ def add_workarounds(
             lab=target.lab,
             probe=diagnosis.probe,
             keep=trials.keep,
-            spending=SpendingTracker(budget_s=max(trials.spending.left_s, LEAST_S)),
+            spending=SpendingTracker(budget_s=max(trials.spending.left_s, 0.0)),
             counts=findings.probes,
         )
         findings.known = known.run(findings, catalogue())

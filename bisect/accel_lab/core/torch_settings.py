@@ -6,6 +6,7 @@ The child applies them by these names, and a workaround prints them for the user
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -154,10 +155,12 @@ def cache_lines(tag: str, torch: str) -> list[str]:
     return ["import torch.compiler.config", f"torch.compiler.config.cache_key_tag = {tag!r}"]
 
 
-def fallback_lines(operator: str, *, decomposed: bool = False) -> list[str]:
+def fallback_lines(operator: str, *, decomposed: bool = False, native: Sequence[str] = ()) -> list[str]:
     """Returns the lines that make Inductor call the eager kernel of one operator (``aten.min.dim``).
 
-    ``decomposed``: its decomposition is removed too.
+    ``decomposed``: its decomposition is removed too. So are the Python kernels of the operators in
+    ``native``, with which torch's dispatcher would decompose them: those for autograd's and composite keys
+    (``torch/_ops.py: py_kernels``).
     """
     name = f"torch.ops.{operator}"
     lines = [f"import {_LOWERING}"]
@@ -165,6 +168,13 @@ def fallback_lines(operator: str, *, decomposed: bool = False) -> list[str]:
         lines += [
             f"import {_DECOMPOSITION}",
             f"{_DECOMPOSITION}.decompositions.pop({name}, None)",
+        ]
+    for one in native:
+        kernels = f"torch.ops.{one}.py_kernels"
+        lines += [
+            f"for _key in [key for key in {kernels} if 'Autograd' in str(key) or 'Composite' in str(key)]:",
+            f"    del {kernels}[_key]",
+            f"torch.ops.{one}._dispatch_cache.clear()",
         ]
     return [*lines, f"{_LOWERING}.make_fallback({name}, warn=False, override_decomp=True)"]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Component, Culprit, Findings, Step
 from accel_lab.core.outcome import Outcome
 from accel_lab.core.probe import Probe, Program
@@ -48,6 +49,25 @@ def findings(stage: Stage, part: Component | None = None, *, good: tuple[Rung, .
 
 def codes(found: Findings) -> list[tuple[str, str]]:
     return [(one.kind, one.code) for one in candidates(found, SOURCE)]
+
+
+def test_a_python_kernel_is_removed_besides_the_decomposition() -> None:
+    part = Component(kind="decomposition", name="aten.dropout.default")
+    traced = Evidence.of(
+        EvidenceKind.PYTHON_KERNEL_TRACED,
+        at=Rung.AOT,
+        kernel="torch._decomp.decompositions.dropout",
+        operator="aten.dropout.default",
+        under=["aten.native_dropout.default"],
+    )
+    found = findings(Stage.DECOMPOSITION, part)
+    found.culprits = [replace(found.culprits[0], evidence=(traced,))]
+    kind, code = codes(found)[0]
+    assert kind == "fallback" and "decompositions.pop(torch.ops.aten.dropout.default" in code
+    for name in ("dropout", "native_dropout"):
+        assert f"    del torch.ops.aten.{name}.default.py_kernels[_key]" in code
+    found.culprits = [replace(found.culprits[0], evidence=())]
+    assert "py_kernels" not in codes(found)[0][1]
 
 
 def test_an_operator_falls_back_before_another_backend_is_taken() -> None:
@@ -189,6 +209,17 @@ def test_no_run_is_started_beyond_the_budget() -> None:
     made, lab = trials(lambda text: True, budget_s=0.0)
     made.spending.longest_s = 1.0
     assert made.run(tried()) == [] and not lab.asked
+
+
+def test_narrow_ways_are_run_two_at_a_time_and_none_that_was_begun_is_lost() -> None:
+    found = findings(Stage.DYNAMO, Component(kind="guard", name="p"), good=(Rung.DYNAMO,))
+    made, lab = trials(lambda text: "guard_nn_modules" not in text, budget_s=15.0)
+    assert [one.code for one in made.run(tried(found))] == [
+        "torch._dynamo.config.automatic_dynamic_shapes = False"
+    ]
+    assert len(lab.asked) == 2 and all(probe.bare for probe in lab.asked)
+    made, lab = trials(lambda text: True, budget_s=1000.0)
+    assert len(made.run(tried(found))) == 3 and len(lab.asked) == 6  # each once, and once to measure
 
 
 def test_a_failure_that_comes_and_goes_is_asked_often_enough_or_not_at_all() -> None:

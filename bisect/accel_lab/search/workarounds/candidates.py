@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from accel_lab.core import torch_settings as settings
+from accel_lab.core.evidence import EvidenceKind
 from accel_lab.core.findings import Component, Culprit, Findings
 from accel_lab.core.stages import LADDER, Rung, Stage
 from accel_lab.core.verdict import Verdict
@@ -93,8 +94,10 @@ def _of_component(culprit: Culprit, part: Component, source: str, release: str) 
     if disable != part.cure:
         yield from _disabled(source, disable)
     if part.kind == "decomposition" or (part.kind == "op" and culprit.stage in _OF_OPERATORS):
-        for operator in _OPERATOR.findall(part.name)[:_MOST_OPERATORS]:
-            lines = settings.fallback_lines(operator, decomposed=part.kind == "decomposition")
+        native = _traced_natively(culprit)
+        operators = native[:1] or _OPERATOR.findall(part.name)[:_MOST_OPERATORS]
+        for operator in operators:
+            lines = settings.fallback_lines(operator, decomposed=part.kind == "decomposition", native=native)
             yield from _pasted(
                 source,
                 [*lines, *settings.cache_lines(f"{operator} eager", release)],
@@ -108,6 +111,16 @@ def _of_component(culprit: Culprit, part: Component, source: str, release: str) 
         hooks = part.name.startswith("hooks(")
         for setting in (settings.GUARD_HOOKS,) if hooks else settings.MORE_GUARDS:
             yield from _pasted(source, [setting.code], kind="setting", words="Dynamo guards more", width=3)
+
+
+def _traced_natively(culprit: Culprit) -> list[str]:
+    """Returns the operators whose Python kernels were removed for the passing run; empty if it was not that."""
+    for one in culprit.evidence:
+        if one.kind is EvidenceKind.PYTHON_KERNEL_TRACED:
+            under = one.facts.get("under")
+            names = [one.facts.get("operator"), *(under if isinstance(under, (list, tuple)) else ())]
+            return [name for name in names if isinstance(name, str) and _OPERATOR.fullmatch(name)]
+    return []
 
 
 def _passes(part: Component, source: str, release: str) -> Iterator[Candidate]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
 from accel_lab.core.judge import judge
@@ -22,6 +23,8 @@ from .candidates import Candidate
 #: Maximum passing candidates; the widest changes are tried only if none passed.
 _ENOUGH = 3
 _LAST_RESORT = 6
+#: So many candidates are run side by side.
+_AT_ONCE = 2
 #: Maximum runs per candidate; a failure that is too rare for these is not tried.
 _MOST_REPEATS = 6
 _DOUBT = 0.05
@@ -59,6 +62,8 @@ class Trials:
     seconds_of: Callable[[Outcome], RegionSeconds | None]
     spending: SpendingTracker
     counts: dict[str, int] = field(default_factory=dict)
+    #: By a candidate's text: its first run.
+    _begun: dict[str, Future[Outcome]] = field(default_factory=dict, init=False)
 
     def run(self, candidates: Sequence[Candidate]) -> list[Workaround]:
         """Returns the candidates that pass; empty if the failure is too rare to tell a pass from luck."""
@@ -68,10 +73,14 @@ class Trials:
         if repeats > _MOST_REPEATS:
             return []
         passed: list[tuple[Candidate, Workaround]] = []
-        for candidate in candidates:
+        for number, candidate in enumerate(candidates):
+            begun = candidate.edited.text in self._begun
             enough = len(passed) >= _ENOUGH or (passed and candidate.width >= _LAST_RESORT)
-            if enough or self.spending.is_over:
+            if not begun and (enough or self.spending.is_over):
                 break
+            if not begun:
+                most = min(_AT_ONCE, _ENOUGH - len(passed))
+                self._begin([one for one in candidates[number : number + most] if one.width < _LAST_RESORT])
             found = self._tried(candidate, repeats)
             if found is not None:
                 passed.append((candidate, found))
@@ -79,14 +88,23 @@ class Trials:
         measured = [(one.width, self._measured(one, found, failing)) for one, found in passed]
         return [found for _, found in sorted(measured, key=_price)]
 
+    def _begin(self, candidates: Sequence[Candidate]) -> None:
+        """Starts the first plain run of some candidates, side by side."""
+        for one in candidates:
+            self._begun[one.edited.text] = self._submit(replace(self._changed(one), bare=True))
+
+    def _changed(self, candidate: Candidate) -> Probe:
+        return replace(self.probe, edited=(self.path, self.keep(candidate.edited.text)))
+
     def _tried(self, candidate: Candidate, repeats: int) -> Workaround | None:
         """Returns the candidate as a workaround, if all of its runs passed."""
         assert self.baseline.target is not None
         silent = self.baseline.target.kind == "values"
-        changed = replace(self.probe, edited=(self.path, self.keep(candidate.edited.text)))
+        changed = self._changed(candidate)
         seconds = []
         for attempt in range(repeats):
-            plain = self._ask(replace(changed, bare=True, attempt=attempt))
+            begun = self._begun.pop(candidate.edited.text, None)
+            plain = self._answered(begun or self._submit(replace(changed, bare=True, attempt=attempt)))
             seconds.append(plain.seconds)
             if self._plain_verdict(plain, silent) is not Verdict.GOOD:
                 return None
@@ -153,12 +171,18 @@ class Trials:
         return self.seconds_of(self._ask(replace(self.probe, edited=edited, bare=True)))
 
     def _ask(self, probe: Probe) -> Outcome:
+        return self._answered(self._submit(probe))
+
+    def _submit(self, probe: Probe) -> Future[Outcome]:
         self.counts["workarounds"] = self.counts.get("workarounds", 0) + 1
         probe = replace(probe, rung=Rung.KERNEL, cold=True)
         if self.baseline.target is not None and self.baseline.target.kind == "timeout":
             limit = min(probe.limits.timeout_s, _HANG_S)
             probe = replace(probe, limits=replace(probe.limits, timeout_s=limit))
-        outcome = self.lab.submit(probe).result()
+        return self.lab.submit(probe)
+
+    def _answered(self, future: Future[Outcome]) -> Outcome:
+        outcome = future.result()
         self.spending.add(outcome.seconds)
         return outcome
 
