@@ -138,7 +138,10 @@ def summary(rows: Sequence[Row]) -> str:
     A script that turned out to fail in eager mode or by the environment needs none and is not counted.
     """
     ours = [row for row in rows if row.set != "reworded" and row.stage not in _NOT_OURS]
-    lines = [f"{sum(bool(row.workarounds) for row in ours)} of {len(ours)} have a verified workaround"]
+    lines = []
+    if ours:
+        found = sum(bool(row.workarounds) for row in ours)
+        lines.append(f"{found} of {len(ours)} have a verified workaround")
     for words, cells in (
         ("the cheapest takes {:.2f} times eager's time", [row.cost for row in rows]),
         ("looking for one takes {:.2f} times the rest of the bisection", [row.share for row in ours]),

@@ -114,7 +114,7 @@ def _of_component(culprit: Culprit, part: Component, source: str, release: str) 
 
 
 def _traced_natively(culprit: Culprit) -> list[str]:
-    """Returns the operators whose Python kernels were removed for the passing run; empty if it was not that."""
+    """Returns the operators whose Python kernels were removed for the passing run; empty if none were."""
     for one in culprit.evidence:
         if one.kind is EvidenceKind.PYTHON_KERNEL_TRACED:
             under = one.facts.get("under")
