@@ -18,7 +18,7 @@ from accel_lab.core.stages import BLAMES, BY_BACKEND, LADDER, Confidence, Rung, 
 from accel_lab.core.time_budget import Allowance
 from accel_lab.core.verdict import Verdict
 
-from . import cross_check, environment_hints
+from . import cross_check, environment_hints, frames
 from .alternatives import caches, outside_ladder, registry
 from .alternatives.case import Case, Moment
 from .baseline import BaselineSearch
@@ -383,10 +383,12 @@ def region_key(region: dict[str, object], regions: Sequence[dict[str, object]]) 
 def _eager_component(outcome: Outcome) -> Component | None:
     """Returns the function that raised; None for a failed assertion, which names only the check."""
     raised = outcome.raised
-    if raised is None or not raised.frames or raised.type.rpartition(".")[2] == "AssertionError":
+    if raised is None or raised.type.rpartition(".")[2] == "AssertionError":
         return None
-    frame = raised.frames[-1]
-    if frame.function.startswith("<"):  # the module's body or a lambda: the name says nothing
+    frame = frames.innermost_outside_library(raised)
+    if frame is None or frame.function.startswith(
+        "<"
+    ):  # the module's body or a lambda: the name says nothing
         return None
     return Component(kind="function", name=frame.function, detail=f"{frame.file}:{frame.line}")
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 
 from accel_lab.core.evidence import Evidence, EvidenceKind
 from accel_lab.core.findings import Component, Culprit, Step
-from accel_lab.core.outcome import Outcome
+from accel_lab.core.outcome import Outcome, Raised
 from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.text import shorten
 from accel_lab.core.verdict import Verdict
 
+from . import frames
 from .lab import Lab
 from .ladder_runner import LadderRunner, tally_of
 from .proof import Proof, prove_again
@@ -24,7 +25,12 @@ _SCRIPT_FAULTS = {
 #: What the operating system says when it refuses to write: RLIMIT_FSIZE, a quota, a read-only mount.
 #: Inductor wraps it: "InductorError: OSError: [Errno 27] File too large".
 _REFUSED = re.compile(r"OSError: \[Errno \d+\] (File too large|Disk quota exceeded|Read-only file system)")
-_NOT_WRITTEN = (EvidenceKind.DISK_FULL, EvidenceKind.WRITE_REFUSED)
+#: What it says of a folder that torch is to use, for its caches for instance, and cannot.
+_REFUSED_TO_TORCH = re.compile(
+    r"Error: \[Errno \d+\] (Not a directory|Permission denied|Operation not permitted|Input/output error)"
+)
+#: The same with whatever reason, where nothing is compiled.
+_SYSTEM_ERROR = re.compile(r"Error: \[Errno \d+\] ([^:]+)")
 #: Messages of torch when none of the configured compilers could be started.
 _NO_COMPILER = ("InvalidCxxCompiler", "No working C++ compiler")
 _COMPILER_WORDS = (*_NO_COMPILER, "CppCompileError", "C++ compile error")
@@ -35,15 +41,31 @@ def of_script(outcome: Outcome) -> Culprit | None:
     raised = outcome.raised
     if raised is None:
         return None
+    if culprit := _not_written(raised):
+        return culprit
     kind = raised.type.rsplit(".", 1)[-1]
+    if kind in _SCRIPT_FAULTS:
+        what, fault = _SCRIPT_FAULTS[kind]
+        return _culprit(what, shorten(raised.message, 120), raised.message, fault)
+    return _refused(raised, _SYSTEM_ERROR)
+
+
+def _not_written(raised: Raised) -> Culprit | None:
+    """Returns the fault if a file could not be written, whatever was compiled."""
     if "No space left on device" in raised.message:
         return _culprit("disk", "full", raised.message, Evidence.of(EvidenceKind.DISK_FULL))
-    if refused := _REFUSED.search(f"{kind}: {raised.message}"):
-        return _culprit("error", refused[1], raised.message, Evidence.of(EvidenceKind.WRITE_REFUSED))
-    if kind not in _SCRIPT_FAULTS:
+    return _refused(raised, _REFUSED_TO_TORCH)
+
+
+def _refused(raised: Raised, to_torch: re.Pattern[str]) -> Culprit | None:
+    """Returns the fault if the operating system refused any file, or refused torch itself in such words."""
+    text = f"{raised.type.rsplit('.', 1)[-1]}: {raised.message}"
+    refused = _REFUSED.search(text)
+    if refused is None and frames.raised_by_torch(raised):
+        refused = to_torch.search(text)
+    if refused is None:
         return None
-    what, fault = _SCRIPT_FAULTS[kind]
-    return _culprit(what, shorten(raised.message, 120), raised.message, fault)
+    return _culprit("error", refused[1], raised.message, Evidence.of(EvidenceKind.WRITE_REFUSED))
 
 
 def _culprit(kind: str, name: str, detail: str, fault: Evidence) -> Culprit:
@@ -73,8 +95,8 @@ def detect(lab: Lab, runner: LadderRunner, top: Step, plain: Step | None = None)
     raised = top.outcome.raised
     text = f"{raised.type}: {raised.message}" if raised is not None else ""
     seen = top if raised is not None or plain is None else plain
-    refused = of_script(seen.outcome)
-    if refused is not None and refused.evidence[0].kind in _NOT_WRITTEN:
+    refused = _not_written(seen.outcome.raised) if seen.outcome.raised is not None else None
+    if refused is not None:
         return EnvironmentFault(culprit=refused, ladder=[top])
     if "Python.h: No such file" in text:
         fault = Evidence.of(EvidenceKind.PYTHON_HEADERS_MISSING)

@@ -112,6 +112,21 @@ def innermost(frames: Sequence[Frame], among: Sequence[Stage] | None = None) -> 
     return None
 
 
+#: A module of Python's own library.
+_LIBRARY = re.compile(r"<frozen |.*/lib(?:64)?/python3\.\d+/(?!(?:site|dist)-packages/)")
+
+
+def innermost_outside_library(raised: Raised) -> Frame | None:
+    """Returns the innermost frame that is not in Python's own library, or None."""
+    return next((frame for frame in reversed(raised.frames) if not _LIBRARY.match(frame.file)), None)
+
+
+def raised_by_torch(raised: Raised) -> bool:
+    """Whether torch's own Python code raised an exception, or called what raised it in Python's library."""
+    frame = innermost_outside_library(raised)
+    return frame is not None and frame.file.startswith("torch/")
+
+
 def about_fusion(frames: Sequence[Frame]) -> Frame | None:
     """Returns the innermost Inductor frame whose function deals with kernel fusion, or None."""
     for frame in reversed(frames):

@@ -8,16 +8,18 @@ from typing import Any
 
 import pytest
 
+from accel_lab.core.findings import Component
 from accel_lab.core.judge import signature_of
 from accel_lab.core.outcome import Frame, Outcome, Raised
 from accel_lab.core.probe import Probe, Program
-from accel_lab.core.stages import BLAMES, Rung, Stage
+from accel_lab.core.stages import BLAMES, Confidence, Rung, Stage
 from accel_lab.core.torch_settings import EMULATE_CASTS, FALLBACK_RANDOM
 from accel_lab.reporting.words.evidence import words_of
-from accel_lab.search.alternatives import by_design, python_kernel
-from accel_lab.search.alternatives.case import Case
+from accel_lab.search.alternatives import by_design, eager_kernel, python_kernel
+from accel_lab.search.alternatives.case import NOTHING, Case
 from accel_lab.search.ladder import read
 from accel_lab.search.ladder_runner import LadderRunner
+from accel_lab.search.localize.localization import Localization
 from accel_lab.search.premise import Baseline
 from accel_lab.search.repeats import Tally
 from fakes_lab import FakeLab, failing, passing
@@ -144,6 +146,35 @@ def test_eager_values_that_float64_refutes_leave_it_open() -> None:
     ruling = by_design.ROUNDINGS_OF_VALUES.ask(case_of(answer, Rung.DECOMP, lab))
     assert ruling.by_design is None and ruling.considered is not None and ruling.considered.open
     assert "eager's own kernel may be wrong" in words_of(ruling.considered.why)
+
+
+@pytest.mark.parametrize(
+    ("part", "off", "far", "named"),
+    [
+        (Component(kind="decomposition", name="aten.gelu.default"), True, False, True),
+        (Component(kind="op", name="aten.gelu.default"), True, False, True),
+        (Component(kind="decomposition", name="aten.gelu.default"), False, False, False),
+        (Component(kind="decomposition", name="aten.gelu.default"), True, True, False),
+        (Component(kind="fusion", name="aten.gelu.default"), True, False, False),
+        (Component(kind="op", name="aten.gelu.default, aten.exp.default"), True, False, False),
+        (None, True, False, False),
+    ],
+    ids=["decomposition", "op", "float64 agrees", "both wrong", "no operator", "two", "unknown"],
+)
+def test_eagers_own_kernel_is_named_where_float64_refutes_one_operator(
+    part: Component | None, off: bool, far: bool, named: bool
+) -> None:
+    lab = Lab()
+    lab.eager_off = off
+    lab.wrong = lambda got, referenced: [object()] if far and referenced else []
+    case = case_of(lambda p: refused() if fails_from(Rung.DECOMP, p) else passing(), Rung.DECOMP, lab)
+    case.localization = Localization(component=part)
+    alternative = eager_kernel.ALTERNATIVE
+    ruling = alternative.ask(case) if alternative.applies(case) else NOTHING
+    assert (ruling.culprit is not None) is named
+    if ruling.culprit is not None:
+        assert ruling.culprit.stage is Stage.EAGER and ruling.culprit.confidence is Confidence.LIKELY
+        assert ruling.culprit.component == Component(kind="op", name="aten.gelu.default")
 
 
 def test_a_comparison_bit_by_bit_that_no_setting_cures_stays_open() -> None:

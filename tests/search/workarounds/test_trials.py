@@ -200,26 +200,27 @@ def test_nothing_passes_and_nothing_is_said() -> None:
 def test_the_wider_changes_are_left_where_a_narrow_one_passes() -> None:
     made, lab = trials(lambda text: True)
     assert [one.kind for one in made.run(tried())] == ["fallback"]
-    assert len(lab.asked) == 2  # the trial, and one to measure
+    assert len(lab.asked) == 3  # the trial, the wide one beside it, and one to measure
 
 
 def test_no_run_is_started_beyond_the_budget() -> None:
     made, lab = trials(lambda text: False, budget_s=15.0)
-    assert made.run(tried()) == [] and len(lab.asked) == 1
+    assert made.run(tried()) == [] and len(lab.asked) == 2
     made, lab = trials(lambda text: True, budget_s=0.0)
     made.spending.longest_s = 1.0
     assert made.run(tried()) == [] and not lab.asked
 
 
-def test_narrow_ways_are_run_two_at_a_time_and_none_that_was_begun_is_lost() -> None:
+def test_the_narrowest_and_a_wide_way_are_run_first_and_side_by_side() -> None:
     found = findings(Stage.DYNAMO, Component(kind="guard", name="p"), good=(Rung.DYNAMO,))
     made, lab = trials(lambda text: "guard_nn_modules" not in text, budget_s=15.0)
-    assert [one.code for one in made.run(tried(found))] == [
-        "torch._dynamo.config.automatic_dynamic_shapes = False"
-    ]
+    assert [one.kind for one in made.run(tried(found))] == ["backend"]
     assert len(lab.asked) == 2 and all(probe.bare for probe in lab.asked)
+    made, lab = trials(lambda text: "guard_nn_modules" in text, budget_s=15.0)
+    assert [one.kind for one in made.run(tried(found))] == ["setting"]
     made, lab = trials(lambda text: True, budget_s=1000.0)
-    assert len(made.run(tried(found))) == 3 and len(lab.asked) == 6  # each once, and once to measure
+    assert [one.kind for one in made.run(tried(found))] == ["setting", "setting", "dynamic"]
+    assert len(lab.asked) == 7  # each once, the wide one, and three to measure
 
 
 def test_a_failure_that_comes_and_goes_is_asked_often_enough_or_not_at_all() -> None:

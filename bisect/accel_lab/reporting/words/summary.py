@@ -113,7 +113,9 @@ _NAMES_OPERATOR = (Stage.LOWERING, Stage.CODEGEN, Stage.DECOMPOSITION, Stage.MET
 
 def _fault(culprit: Culprit, number: int) -> str:
     who = _blame(culprit)
-    lead = who[0].upper() + who[1:] if number == 0 else f"A second fault: {who}"
+    # "torch.compile" stays as it is written in code.
+    head = who if who.startswith("torch.") else who[0].upper() + who[1:]
+    lead = head if number == 0 else f"A second fault: {who}"
     why = f" {capital(sentence(words_of(culprit.evidence[0])))}" if culprit.evidence else ""
     return (
         f"{lead} ({terms.confidence_of(culprit)}).{why}{_HOW_SURE[culprit.confidence]}{_component(culprit)}"
@@ -125,6 +127,9 @@ def _blame(culprit: Culprit) -> str:
     whose, part = _WHOSE[culprit.stage], culprit.component
     if part is None:
         return whose
+    if culprit.stage is Stage.EAGER:
+        what = f"the eager kernel of {part.name}" if part.kind == "op" else f"the {part.kind} {part.name}"
+        return f"{what} is at fault, not torch.compile"
     if culprit.stage is Stage.FX_PASSES and part.kind in ("pass", "pattern"):
         return f"Inductor's FX {part.kind} {part.name} is at fault"
     of_operator = part.kind in ("op", "decomposition") and culprit.stage in _NAMES_OPERATOR
@@ -320,7 +325,12 @@ def _steps(findings: Findings) -> list[str]:
         return ["Fix the environment as the evidence says, then run the script again"]
     steps = workarounds.plain_lines(findings)
     if culprit.stage is Stage.EAGER:
-        steps.append("Look at the script itself, or report the operator: it fails without torch.compile")
+        far = any(one.kind is EvidenceKind.EAGER_FAR_FROM_FLOAT64 for one in culprit.evidence)
+        steps.append(
+            "Report the operator: compare its eager result with one in float64"
+            if far
+            else "Look at the script itself, or report the operator: it fails without torch.compile"
+        )
     steps += _run_repro(findings)
     if culprit.stage in _ACCELERATORS:
         steps += [

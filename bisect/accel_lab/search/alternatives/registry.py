@@ -16,6 +16,7 @@ from . import (
     autograd_refusal,
     by_design,
     changed_mode,
+    eager_kernel,
     fake_tensors,
     graph_inputs,
     layout,
@@ -47,6 +48,7 @@ ALTERNATIVES: tuple[Alternative, ...] = (
     meta_kernel.LOST_CHECK,
     autograd_refusal.ALTERNATIVE,
     skipped_rung.ALTERNATIVE,
+    eager_kernel.ALTERNATIVE,
 )
 
 

@@ -84,7 +84,9 @@ WORDS: dict[Kind, Words] = {
     Kind.FILE_MISSING: "a file that the script opens does not exist",
     Kind.FILE_FORBIDDEN: "a file may not be read or written",
     Kind.DISK_FULL: "there is no space left on the device",
-    Kind.WRITE_REFUSED: "the operating system refused to write a file: a limit, a quota, a read-only folder",
+    Kind.WRITE_REFUSED: (
+        "the operating system refused a file: a limit, a quota, a folder that may not be written or is none"
+    ),
     Kind.PYTHON_HEADERS_MISSING: (
         "the headers of Python are missing, which every generated kernel includes (python3-dev)"
     ),
