@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from accel_lab.core.findings import Component, Culprit, Findings
+from accel_lab.core.findings import Component, Culprit, Findings, Step
 from accel_lab.core.outcome import Frame, Outcome, Raised
 from accel_lab.core.probe import Probe, Program
 from accel_lab.core.signature import Signature
-from accel_lab.core.stages import Confidence, Stage
+from accel_lab.core.stages import Confidence, Rung, Stage
 from accel_lab.core.time_budget import SpendingTracker
+from accel_lab.core.verdict import Verdict
 from accel_lab.core.workarounds import Checked, KnownFailure, Workaround
 from accel_lab.search.workarounds.known import Entry, KnownSearch, alike, catalogue, failure_class
 from fakes_lab import PROBE, FakeLab, failing, passing
@@ -49,7 +50,7 @@ def search(findings: Findings, ends: Callable[[str], Outcome], entry: Entry = EN
         return texts.setdefault(text, text) and f"/run/{list(texts).index(text)}.py"
 
     def answer(probe: Probe) -> Outcome:
-        assert probe.bare and probe.cold and probe.edited is None
+        assert probe.bare is probe.cold and probe.edited is None
         return ends(list(texts)[int(str(probe.program.path).rpartition("/")[2].removesuffix(".py"))])
 
     lab = FakeLab(answer=answer)
@@ -69,6 +70,33 @@ def test_an_entry_that_fails_the_same_way_on_this_build_is_a_match() -> None:
 
 def test_an_entry_that_passes_on_this_build_is_none() -> None:
     assert search(found(), lambda text: passing()) == []
+
+
+@pytest.mark.parametrize(
+    ("differ", "said"),
+    [(True, ["it ends without an error, and its compiled regions return wrong values"]), (False, [])],
+)
+def test_an_entry_that_ends_well_is_shown_by_its_values(differ: bool, said: list[str]) -> None:
+    class Lab(FakeLab):
+        def differences(self, got: Outcome, want: Outcome, reference: Outcome | None = None) -> list[object]:
+            assert reference is want and (got.seconds, want.seconds) == (2.0, 3.0)
+            return [object()] if differ else []
+
+    def answer(probe: Probe) -> Outcome:
+        exact = probe.rung is Rung.UNCOMPILED and dict(probe.switches) == {"shadow": True}
+        return passing(seconds=1.0 if probe.bare else 3.0 if exact else 2.0)
+
+    spending = SpendingTracker(budget_s=0.0)
+    lab = Lab(answer=answer, warm=True)
+    made = KnownSearch(lab=lab, probe=PROBE, keep=lambda text: "/run/1.py", spending=spending, counts={})
+    assert [one.shown for one in made.run(found(), [ENTRY])] == said
+    assert [(probe.bare, probe.cold) for probe in lab.asked] == [(True, True), (False, False), (False, False)]
+    crash = found()
+    crash.signature = Signature(kind="exception", type="RuntimeError", message="torch's own")
+    crash.baseline = [Step(rung=Rung.KERNEL, verdict=Verdict.BAD, outcome=failing("x", "RuntimeError"))]
+    asked = len(lab.asked)
+    made.spending = SpendingTracker(budget_s=100.0)
+    assert made.run(crash, [ENTRY]) == [] and len(lab.asked) == asked + 1
 
 
 def test_an_entry_that_fails_by_another_error_is_none() -> None:

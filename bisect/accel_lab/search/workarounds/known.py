@@ -25,6 +25,7 @@ from accel_lab.core.stages import Rung, Stage
 from accel_lab.core.time_budget import SpendingTracker
 from accel_lab.core.workarounds import KnownFailure, Workaround
 from accel_lab.search.lab import Lab
+from accel_lab.search.ladder_runner import Switches
 
 from .script_edits import paste
 
@@ -35,6 +36,8 @@ _KERNEL = frozenset({Stage.LOWERING, Stage.SCHEDULER, Stage.CODEGEN, Stage.KERNE
 MOST_ENTRIES = 3
 #: Exceptions by which a script's own check ends; the message is the script's, not torch's.
 _CHECKS = ("AssertionError", "SystemExit")
+#: The kind of failure of a script that shows wrong numbers, whoever noticed them.
+_NUMBERS = ("numbers", "")
 #: A torch file in a traceback.
 _OF_TORCHS = re.compile(r"(?:^|/)torch/")
 
@@ -131,7 +134,9 @@ class KnownSearch:
     def _shown(self, entry: Entry, wanted: tuple[str, str], workarounds: Sequence[Workaround]) -> str:
         """Describes how the entry's runs ended if they show the same failure; else empty."""
         ended = self._ask(entry.script)
-        if not ended.failed or ended.status is Status.TIMEOUT:
+        if not ended.failed:
+            return self._shown_by_values(entry) if wanted == _NUMBERS else ""
+        if ended.status is Status.TIMEOUT:
             return ""
         signature = self.lab.signature(ended)
         if signature is None or failure_class(signature, ended.raised) != wanted:
@@ -145,17 +150,30 @@ class KnownSearch:
             return ""
         return f"{how}, and passes with the lines of the first workaround"
 
-    def _ask(self, script: str) -> Outcome:
+    def _shown_by_values(self, entry: Entry) -> str:
+        """Compares the values of an entry that ends well with those of a float64 run; empty if they agree."""
+        if self.spending.is_over and not self.lab.is_warm:
+            return ""
+        exact = self._ask(entry.script, rung=Rung.UNCOMPILED, switches=(("shadow", True),), bare=False)
+        compiled = self._ask(entry.script, bare=False)
+        if exact.failed or compiled.failed or not self.lab.differences(compiled, exact, exact):
+            return ""
+        return "it ends without an error, and its compiled regions return wrong values"
+
+    def _ask(
+        self, script: str, *, rung: Rung = Rung.KERNEL, switches: Switches = (), bare: bool = True
+    ) -> Outcome:
+        """Runs a script; a bare run is cold and without the lab."""
         self.counts["known"] = self.counts.get("known", 0) + 1
         path = self.keep(script)
         program = Program(path=path, sha256=path.rpartition("/")[2].removesuffix(".py"))
         probe = replace(
             self.probe,
             program=program,
-            rung=Rung.KERNEL,
-            switches=(),
-            bare=True,
-            cold=True,
+            rung=rung,
+            switches=switches,
+            bare=bare,
+            cold=bare,
             edited=None,
         )
         outcome = self.lab.submit(probe).result()
@@ -176,10 +194,10 @@ def failure_class(signature: Signature, raised: Raised | None) -> tuple[str, str
     """
     kind, name = signature.kind, signature.type.rpartition(".")[2]
     if kind in ("values", "check", "regex", "exit") or name in _CHECKS or not name:
-        return ("numbers", "")
+        return _NUMBERS
     last = raised.frames[-1].file if raised is not None and raised.frames else ""
     if kind == "exception" and last and (not _OF_TORCHS.search(last) or "torch/testing/" in last):
-        return ("numbers", "")
+        return _NUMBERS
     return (kind, name)
 
 
