@@ -63,7 +63,7 @@ class Trials:
     spending: SpendingTracker
     counts: dict[str, int] = field(default_factory=dict)
     #: By a candidate's text: its first run.
-    _begun: dict[str, Future[Outcome]] = field(default_factory=dict, init=False)
+    _begun: dict[str, Outcome] = field(default_factory=dict, init=False)
 
     def run(self, candidates: Sequence[Candidate]) -> list[Workaround]:
         """Returns the candidates that pass; empty if the failure is too rare to tell a pass from luck."""
@@ -80,8 +80,6 @@ class Trials:
         passed = self._passing(narrow, repeats, _ENOUGH)
         if not passed:
             passed = self._passing(wide, repeats, 1)
-        for rest in [*self._begun.values()]:
-            self._answered(rest)
         failing = self._failing() if passed and not self.spending.is_over else None
         measured = [(one.width, self._measured(one, found, failing)) for one, found in passed]
         return [found for _, found in sorted(measured, key=_price)]
@@ -103,9 +101,10 @@ class Trials:
         return passed
 
     def _begin(self, candidates: Sequence[Candidate]) -> None:
-        """Starts the first plain run of some candidates, side by side."""
-        for one in candidates:
-            self._begun[one.edited.text] = self._submit(replace(self._changed(one), bare=True))
+        """Makes the first plain run of some candidates, side by side."""
+        runs = [(one, self._submit(replace(self._changed(one), bare=True))) for one in candidates]
+        for one, future in runs:
+            self._begun[one.edited.text] = self._answered(future)
 
     def _changed(self, candidate: Candidate) -> Probe:
         return replace(self.probe, edited=(self.path, self.keep(candidate.edited.text)))
@@ -117,8 +116,11 @@ class Trials:
         changed = self._changed(candidate)
         seconds = []
         for attempt in range(repeats):
-            begun = self._begun.pop(candidate.edited.text, None)
-            plain = self._answered(begun or self._submit(replace(changed, bare=True, attempt=attempt)))
+            plain = (
+                self._ask(replace(changed, bare=True, attempt=attempt))
+                if attempt
+                else self._begun[candidate.edited.text]
+            )
             seconds.append(plain.seconds)
             if self._plain_verdict(plain, silent) is not Verdict.GOOD:
                 return None
