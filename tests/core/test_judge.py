@@ -197,3 +197,10 @@ def test_a_plain_abort_whose_words_are_lost_does_not_contradict_a_memory_fault(
 def test_outcome_survives_json() -> None:
     before = outcome("ValueError", "bad", "f", "g")
     assert Outcome.from_json(before.to_json()) == before
+
+
+def test_a_path_that_torch_cut_is_the_same_wherever_the_script_lies() -> None:
+    """``torch.utils._traceback.shorten_filename`` cuts what a path shares with torch's own, letter by letter."""
+    said = "ring[0] == 20  # return x * sum(ring)  # {}repro.py:18 in weigh"
+    messages = {normalise(said.format(place)) for place in ("ork/a/b/", "tmp/b/", "/root/b/c/", "oot/")}
+    assert messages == {"ring[<n>] == <n> # return x * sum(ring) # <path>/repro.py:<n> in weigh"}

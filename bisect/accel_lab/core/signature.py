@@ -28,7 +28,7 @@ _ACCIDENTAL = _compiled(
     (
         (r"\x1b\[[0-9;]*m", ""),
         (r"0x[0-9a-fA-F]+", "<addr>"),
-        (r"(?:[A-Za-z]:)?(?:/[\w.+@~ -]{1,255}){1,64}/([\w.+-]+)", r"<path>/\1"),
+        (r"(?:[A-Za-z]:|[\w.+@~-]{1,64})?(?:/[\w.+@~ -]{1,255}){1,64}/([\w.+-]+)", r"<path>/\1"),
         (r"\b[a-z0-9]{40,60}\b", "<hash>"),
         (r"\bc[a-z0-9]{50,52}\b", "<hash>"),
     )
@@ -36,6 +36,8 @@ _ACCIDENTAL = _compiled(
 #: Removed for comparison only.
 _NUMBERS = _compiled(
     (
+        # torch cuts what a path shares with its own, letter by letter: "ork/repro.py:3".
+        (r"(?<![\w./<>-])[\w.+@~-]{1,64}/([\w.+-]{1,255}\.py:)", r"<path>/\1"),
         (
             r"\b(buf|arg|op|tmp|primals_|tangents_|getitem_|s|u|ks|xindex|x|L__self__|__compiled_fn_|resume_in_|graph_|kernel_?)\d+\b",
             r"\1<n>",
