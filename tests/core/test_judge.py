@@ -200,7 +200,7 @@ def test_outcome_survives_json() -> None:
 
 
 def test_a_path_that_torch_cut_is_the_same_wherever_the_script_lies() -> None:
-    """``torch.utils._traceback.shorten_filename`` cuts what a path shares with torch's own, letter by letter."""
+    """``torch.utils._traceback.shorten_filename`` cuts what a path shares with that of torch, by letters."""
     said = "ring[0] == 20  # return x * sum(ring)  # {}repro.py:18 in weigh"
     messages = {normalise(said.format(place)) for place in ("ork/a/b/", "tmp/b/", "/root/b/c/", "oot/")}
     assert messages == {"ring[<n>] == <n> # return x * sum(ring) # <path>/repro.py:<n> in weigh"}

@@ -124,6 +124,8 @@ PASS_GROUPS = {
     "post-grad": Setting(module=INDUCTOR, key="use_post_grad_passes", value=False),
 }
 NO_PATTERNS = Setting(module=INDUCTOR, key="pattern_matcher", value=False)
+#: The setting that turns off torch.compile altogether.
+NO_DYNAMO = Setting(module=DYNAMO, key="disable", value=True)
 #: Settings that make Dynamo specialize more; tried if a guard is missing.
 MORE_GUARDS = (
     Setting(module=DYNAMO, key="guard_nn_modules", value=True),

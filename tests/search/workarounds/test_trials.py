@@ -37,6 +37,10 @@ def f(x):
 BOOM = Signature(kind="exception", type="ValueError", message="boom")
 
 
+#: The last resorts: one function is not compiled, none that torch.compile is called on, none at all.
+OFF = ("disable", "disable", "disable")
+
+
 def findings(stage: Stage, part: Component | None = None, *, good: tuple[Rung, ...] = ()) -> Findings:
     found = Findings(program=Program(path="/x/script.py"), verdict="fails", signature=BOOM)
     found.culprits = [Culprit(stage=stage, component=part, confidence=Confidence.PROVEN)]
@@ -73,7 +77,7 @@ def test_a_python_kernel_is_removed_besides_the_decomposition() -> None:
 def test_an_operator_falls_back_before_another_backend_is_taken() -> None:
     part = Component(kind="op", name="aten.min.dim")
     got = codes(findings(Stage.CODEGEN, part, good=(Rung.DYNAMO, Rung.DECOMP)))
-    assert [kind for kind, _ in got] == ["fallback", "backend", "disable"]
+    assert [kind for kind, _ in got] == ["fallback", "backend", *OFF]
     assert "make_fallback(torch.ops.aten.min.dim" in got[0][1]
     assert got[1][1] == "torch.compile(backend='aot_eager_decomp_partition')"
 
@@ -97,21 +101,21 @@ def test_a_kernel_that_torch_cached_before_is_not_used(torch: str, tagged: bool)
     ("stage", "part", "kinds"),
     [
         (Stage.DYNAMO, Component(kind="frame", name="inner", cure="torch.compiler.disable on inner"),
-         ["disable", "dynamic", "dynamic", "disable"]),
+         ["disable", "dynamic", "dynamic", *OFF]),
         (Stage.DYNAMO, Component(kind="setting", name="x", cure="torch._dynamo.config.x = False"),
-         ["setting", "dynamic", "dynamic", "disable"]),
+         ["setting", "dynamic", "dynamic", *OFF]),
         (Stage.DYNAMO, Component(kind="guard", name="p"),
-         ["setting", "setting", "dynamic", "dynamic", "clone", "disable"]),
+         ["setting", "setting", "dynamic", "dynamic", "clone", *OFF]),
         (Stage.DYNAMO, Component(kind="guard", name="hooks(self)"),
-         ["setting", "dynamic", "dynamic", "clone", "disable"]),
-        (Stage.AOT_AUTOGRAD, Component(kind="op", name="add_"), ["dynamic", "dynamic", "clone", "disable"]),
+         ["setting", "dynamic", "dynamic", "clone", *OFF]),
+        (Stage.AOT_AUTOGRAD, Component(kind="op", name="add_"), ["dynamic", "dynamic", "clone", *OFF]),
         (Stage.FX_PASSES, Component(kind="pass", name="remove_noop_ops",
                                     detail="post-grad graph (torch/_inductor/fx_passes/post_grad.py:3)"),
-         ["pass", "pass", "disable"]),
+         ["pass", "pass", *OFF]),
         (Stage.FX_PASSES, Component(kind="pattern", name="p", detail="on the joint graph"),
-         ["pass", "pass", "disable"]),
+         ["pass", "pass", *OFF]),
         (Stage.FX_PASSES, Component(kind="reinplacing", name="reinplace_inplaceable_ops of aten.index_put"),
-         ["pass", "disable"]),
+         ["pass", *OFF]),
         (Stage.EAGER, None, []),
         (Stage.ENVIRONMENT, None, []),
     ],
@@ -126,6 +130,16 @@ def test_a_setting_that_cured_is_tried_as_lines() -> None:
     found.ablation = [replace(step, settings=(("inductor", {"a": 1, "b": False}),))]
     setting = next(one for one in candidates(found, SOURCE) if one.kind == "setting")
     assert setting.words == "no fusion" and len(setting.code.splitlines()) == 2
+
+
+def test_last_of_all_nothing_is_compiled_unless_the_failure_is_silent() -> None:
+    found = findings(Stage.DYNAMO)
+    assert [code for _, code in codes(found)[-2:]] == [
+        "torch.compile(disable=True)",
+        "torch._dynamo.config.disable = True",
+    ]
+    found.signature = Signature(kind="values")
+    assert not any("disable =" in code or "disable=" in code for _, code in codes(found))
 
 
 def test_the_backend_is_the_last_one_below_the_failure() -> None:
@@ -205,7 +219,7 @@ def test_the_wider_changes_are_left_where_a_narrow_one_passes() -> None:
 
 def test_no_run_is_started_beyond_the_budget() -> None:
     made, lab = trials(lambda text: False, budget_s=15.0)
-    assert made.run(tried()) == [] and len(lab.asked) == 2
+    assert made.run(tried()) == [] and len(lab.asked) == 4  # of five: the first, and three that are sure
     made, lab = trials(lambda text: True, budget_s=0.0)
     made.spending.longest_s = 1.0
     assert made.run(tried()) == [] and not lab.asked

@@ -19,6 +19,8 @@ _FRONT = (Stage.DYNAMO, Stage.AOT_AUTOGRAD, Stage.PARTITIONER)
 #: An operator with its overload, and a file of torch's sources.
 _OPERATOR = re.compile(r"(?<!\w)[a-z_]\w*\.[A-Za-z_]\w*\.[A-Za-z_]\w*")
 _PLACE = re.compile(r"torch/[\w/]+\.py")
+#: The width from which on nothing is compiled, so there is no cost over eager to measure.
+UNCOMPILED = 8
 _MOST_SETTINGS = 2
 _MOST_OPERATORS = 3
 
@@ -168,6 +170,12 @@ def _wide(findings: Findings, culprit: Culprit, source: str) -> Iterator[Candida
     for function in compiled_functions(source)[:1]:
         edited = disabled(source, function)
         yield from _changed(edited, kind="disable", words=f"{function} is not compiled at all", width=7)
+    if findings.signature is not None and findings.signature.kind != "values":
+        # Of a silent failure there is nothing to compare then.
+        edited = with_argument(source, "disable", "True")
+        yield from _changed(edited, kind="disable", words="torch.compile does nothing", width=UNCOMPILED)
+        lines = [settings.NO_DYNAMO.code]
+        yield from _pasted(source, lines, kind="disable", words="nothing is compiled", width=UNCOMPILED + 1)
 
 
 def passing_backend(findings: Findings) -> str:

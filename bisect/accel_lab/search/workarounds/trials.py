@@ -18,11 +18,13 @@ from accel_lab.search.lab import Lab
 from accel_lab.search.premise import Baseline, values_verdict
 from accel_lab.search.repeats import cautious_rate, runs_to_see
 
-from .candidates import Candidate
+from .candidates import UNCOMPILED, Candidate
 
 #: Maximum passing candidates; the widest changes are told only if none passed.
 _ENOUGH = 3
 _LAST_RESORT = 6
+#: So many of the widest changes are tried even if the time for workarounds is over.
+_SURE = 3
 #: So many candidates are run side by side.
 _AT_ONCE = 2
 #: Maximum runs per candidate; a failure that is too rare for these is not tried.
@@ -79,19 +81,22 @@ class Trials:
         self._begin([*narrow[:1], *wide[:1]])
         passed = self._passing(narrow, repeats, _ENOUGH)
         if not passed:
-            passed = self._passing(wide, repeats, 1)
+            passed = self._passing(wide, repeats, 1, sure=_SURE)
         failing = self._failing() if passed and not self.spending.is_over else None
         measured = [(one.width, self._measured(one, found, failing)) for one, found in passed]
         return [found for _, found in sorted(measured, key=_price)]
 
     def _passing(
-        self, candidates: Sequence[Candidate], repeats: int, most: int
+        self, candidates: Sequence[Candidate], repeats: int, most: int, *, sure: int = 0
     ) -> list[tuple[Candidate, Workaround]]:
-        """Returns the first candidates that pass, ``most`` at most; several are run side by side."""
+        """Returns the first candidates that pass, ``most`` at most; several are run side by side.
+
+        The first ``sure`` ones are tried even if the time is over.
+        """
         passed: list[tuple[Candidate, Workaround]] = []
         for number, candidate in enumerate(candidates):
             if candidate.edited.text not in self._begun:
-                if len(passed) >= most or self.spending.is_over:
+                if len(passed) >= most or (self.spending.is_over and number >= sure):
                     break
                 at_once = min(_AT_ONCE, most - len(passed))
                 self._begin(candidates[number : number + at_once])
@@ -166,7 +171,8 @@ class Trials:
         return self._timed(self.source) if self._plain_seconds() is not None else None
 
     def _measured(self, candidate: Candidate, found: Workaround, failing: RegionSeconds | None) -> Workaround:
-        timed = self._timed(candidate.edited.text) if not self.spending.is_over else None
+        compiles = candidate.width < UNCOMPILED
+        timed = self._timed(candidate.edited.text) if compiles and not self.spending.is_over else None
         if timed is None:
             return found
         cost = Cost(
