@@ -132,6 +132,19 @@ def test_a_setting_that_cured_is_tried_as_lines() -> None:
     assert setting.words == "no fusion" and len(setting.code.splitlines()) == 2
 
 
+@pytest.mark.parametrize(
+    ("again", "dynamic", "tried"),
+    [([], None, False), ([{"reason": "size"}], None, True), ([], True, True), ([], False, True)],
+)
+def test_shapes_are_tried_where_code_was_compiled_again_or_dynamic_was_given(
+    again: list[Any], dynamic: bool | None, tried: bool
+) -> None:
+    found = findings(Stage.DYNAMO)
+    facts = {"compiles": {"again": again}, "regions": [{"id": 0, "dynamic": dynamic}]}
+    found.baseline = [Step(rung=Rung.KERNEL, verdict=Verdict.BAD, outcome=failing(facts=facts))]
+    assert ("dynamic" in [kind for kind, _ in codes(found)]) is tried
+
+
 def test_last_of_all_nothing_is_compiled_unless_the_failure_is_silent() -> None:
     found = findings(Stage.DYNAMO)
     assert [code for _, code in codes(found)[-2:]] == [

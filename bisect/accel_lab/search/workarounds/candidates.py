@@ -153,7 +153,7 @@ def _disabled(source: str, function: str) -> Iterator[Candidate]:
 
 
 def _wide(findings: Findings, culprit: Culprit, source: str) -> Iterator[Candidate]:
-    if culprit.stage in _FRONT:
+    if culprit.stage in _FRONT and _shapes_may_matter(findings):
         for value in ("False", "True"):
             words = "every shape is static" if value == "False" else "every shape is symbolic"
             yield from _changed(with_argument(source, "dynamic", value), kind="dynamic", words=words, width=5)
@@ -176,6 +176,15 @@ def _wide(findings: Findings, culprit: Culprit, source: str) -> Iterator[Candida
         yield from _changed(edited, kind="disable", words="torch.compile does nothing", width=UNCOMPILED)
         lines = [settings.NO_DYNAMO.code]
         yield from _pasted(source, lines, kind="disable", words="nothing is compiled", width=UNCOMPILED + 1)
+
+
+def _shapes_may_matter(findings: Findings) -> bool:
+    """Whether ``dynamic=`` may help: it was given, code was compiled again, or that is unknown."""
+    known = [step.outcome.facts for step in findings.baseline if "compiles" in step.outcome.facts]
+    return not known or any(
+        facts["compiles"].get("again") or any(one.get("dynamic") is not None for one in facts["regions"])
+        for facts in known
+    )
 
 
 def passing_backend(findings: Findings) -> str:

@@ -78,7 +78,7 @@ class Trials:
         wide = [one for one in candidates if one.width >= _LAST_RESORT]
         # The first wide one most likely passes. It runs beside the narrowest, so that there is an answer
         # even if the time ends with these two.
-        self._begin([*narrow[:1], *wide[:1]])
+        self._begin([*narrow[:1], *wide][:_AT_ONCE])
         passed = self._passing(narrow, repeats, _ENOUGH)
         if not passed:
             passed = self._passing(wide, repeats, 1, sure=_SURE)
@@ -95,8 +95,10 @@ class Trials:
         """
         passed: list[tuple[Candidate, Workaround]] = []
         for number, candidate in enumerate(candidates):
+            if len(passed) >= most:
+                break
             if candidate.edited.text not in self._begun:
-                if len(passed) >= most or (self.spending.is_over and number >= sure):
+                if self.spending.is_over and number >= sure:
                     break
                 at_once = min(_AT_ONCE, most - len(passed))
                 self._begin(candidates[number : number + at_once])
