@@ -52,6 +52,7 @@ class EvidenceKind(str, Enum):
     FILE_FORBIDDEN = "file_forbidden"
     DISK_FULL = "disk_full"
     WRITE_REFUSED = "write_refused"
+    SYSTEM_REFUSED = "system_refused"
     PYTHON_HEADERS_MISSING = "python_headers_missing"
     COMPILER_BROKEN = "compiler_broken"
     COMPILER_NOT_FOUND = "compiler_not_found"

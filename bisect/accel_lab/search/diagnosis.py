@@ -386,9 +386,8 @@ def _eager_component(outcome: Outcome) -> Component | None:
     if raised is None or raised.type.rpartition(".")[2] == "AssertionError":
         return None
     frame = frames.innermost_outside_library(raised)
-    if frame is None or frame.function.startswith(
-        "<"
-    ):  # the module's body or a lambda: the name says nothing
+    # The name of a module's body, or of a lambda, says nothing.
+    if frame is None or frame.function.startswith("<"):
         return None
     return Component(kind="function", name=frame.function, detail=f"{frame.file}:{frame.line}")
 

@@ -47,25 +47,26 @@ def of_script(outcome: Outcome) -> Culprit | None:
     if kind in _SCRIPT_FAULTS:
         what, fault = _SCRIPT_FAULTS[kind]
         return _culprit(what, shorten(raised.message, 120), raised.message, fault)
-    return _refused(raised, _SYSTEM_ERROR)
+    said = _SYSTEM_ERROR.search(_line(raised)) if frames.raised_by_torch(raised) else None
+    if said is None:
+        return None
+    return _culprit("error", said[1], raised.message, Evidence.of(EvidenceKind.SYSTEM_REFUSED))
 
 
 def _not_written(raised: Raised) -> Culprit | None:
     """Returns the fault if a file could not be written, whatever was compiled."""
     if "No space left on device" in raised.message:
         return _culprit("disk", "full", raised.message, Evidence.of(EvidenceKind.DISK_FULL))
-    return _refused(raised, _REFUSED_TO_TORCH)
-
-
-def _refused(raised: Raised, to_torch: re.Pattern[str]) -> Culprit | None:
-    """Returns the fault if the operating system refused any file, or refused torch itself in such words."""
-    text = f"{raised.type.rsplit('.', 1)[-1]}: {raised.message}"
-    refused = _REFUSED.search(text)
+    refused = _REFUSED.search(_line(raised))
     if refused is None and frames.raised_by_torch(raised):
-        refused = to_torch.search(text)
+        refused = _REFUSED_TO_TORCH.search(_line(raised))
     if refused is None:
         return None
     return _culprit("error", refused[1], raised.message, Evidence.of(EvidenceKind.WRITE_REFUSED))
+
+
+def _line(raised: Raised) -> str:
+    return f"{raised.type.rsplit('.', 1)[-1]}: {raised.message}"
 
 
 def _culprit(kind: str, name: str, detail: str, fault: Evidence) -> Culprit:

@@ -182,7 +182,8 @@ def _shapes_may_matter(findings: Findings) -> bool:
     """Whether ``dynamic=`` may help: it was given, code was compiled again, or that is unknown."""
     known = [step.outcome.facts for step in findings.baseline if "compiles" in step.outcome.facts]
     return not known or any(
-        facts["compiles"].get("again") or any(one.get("dynamic") is not None for one in facts["regions"])
+        facts["compiles"].get("again")
+        or any(one.get("dynamic") is not None for one in facts.get("regions") or ())
         for facts in known
     )
 

@@ -87,6 +87,7 @@ WORDS: dict[Kind, Words] = {
     Kind.WRITE_REFUSED: (
         "the operating system refused a file: a limit, a quota, a folder that may not be written or is none"
     ),
+    Kind.SYSTEM_REFUSED: "the operating system refused what torch asked of it, with nothing compiled",
     Kind.PYTHON_HEADERS_MISSING: (
         "the headers of Python are missing, which every generated kernel includes (python3-dev)"
     ),
