@@ -203,6 +203,7 @@ def test_a_header_whose_function_the_culprit_names_is_tried_before_all_python_fi
 
     class Header(FakeMixer):
         def verdict(self, failing: bool, texts: Mapping[str, str]) -> Verdict:
+            self.asked += 1
             self.first = self.first or texts
             mended = "two()" in texts.get(header, "" if failing else "two()")
             return Verdict.GOOD if mended else Verdict.BAD
@@ -214,6 +215,7 @@ def test_a_header_whose_function_the_culprit_names_is_tried_before_all_python_fi
     assert found.places == ((header, WHOLE),)
     assert "+  return two();" in found.diff.splitlines()
     assert mixer.first.keys() == {header}
+    assert found.runs == mixer.asked + 1  # one run tells which Python files are used, none which headers
 
 
 def test_where_a_piece_could_not_be_asked_compiled_code_is_not_the_only_answer() -> None:

@@ -152,7 +152,8 @@ class Pool:
         statements = tuple(place for place, is_function in changed if not is_function)
         if not changed:
             return Candidates()
-        self.looked += 1
+        if any(is_python(path) for (path, _), _ in changed):  # of headers the text tells what is used
+            self.looked += 1
         ran = self._mixer.executed(functions, list(dict.fromkeys(path for (path, _), _ in changed)))
         found = Candidates(functions=functions, statements=statements)
         if ran is not None:
