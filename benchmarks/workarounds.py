@@ -126,10 +126,8 @@ def bisected(which: str, asked: Asked, python: str, build: str, limit_s: float) 
 
 def save(path: Path, row: Row) -> None:
     """Puts a row into the table in place of that of the same script and build."""
-    rows = {old.key[:2]: old for old in tables.read(path, Row) if old.build == row.build}
-    others = [old for old in tables.read(path, Row) if old.build != row.build]
-    rows[row.key[:2]] = row
-    tables.write(path, Row, sorted([*rows.values(), *others], key=lambda one: one.key))
+    others = [old for old in tables.read(path, Row) if old.key != row.key]
+    tables.write(path, Row, sorted([*others, row], key=lambda one: one.key))
 
 
 def summary(rows: Sequence[Row]) -> str:

@@ -169,9 +169,13 @@ def test_eagers_own_kernel_is_named_where_float64_refutes_one_operator(
     lab.wrong = lambda got, referenced: [object()] if far and referenced else []
     case = case_of(lambda p: refused() if fails_from(Rung.DECOMP, p) else passing(), Rung.DECOMP, lab)
     case.localization = Localization(component=part)
+    considered = by_design.ROUNDINGS_OF_VALUES.ask(case).considered
+    assert considered is not None
+    case.considered = [considered]
     alternative = eager_kernel.ALTERNATIVE
     ruling = alternative.ask(case) if alternative.applies(case) else NOTHING
     assert (ruling.culprit is not None) is named
+    assert bool(ruling.warnings) is (off and not far and not named)
     if ruling.culprit is not None:
         assert ruling.culprit.stage is Stage.EAGER and ruling.culprit.confidence is Confidence.LIKELY
         assert ruling.culprit.component == Component(kind="op", name="aten.gelu.default")

@@ -113,9 +113,7 @@ _NAMES_OPERATOR = (Stage.LOWERING, Stage.CODEGEN, Stage.DECOMPOSITION, Stage.MET
 
 def _fault(culprit: Culprit, number: int) -> str:
     who = _blame(culprit)
-    # "torch.compile" stays as it is written in code.
-    head = who if who.startswith("torch.") else who[0].upper() + who[1:]
-    lead = head if number == 0 else f"A second fault: {who}"
+    lead = capital(who) if number == 0 else f"A second fault: {who}"
     why = f" {capital(sentence(words_of(culprit.evidence[0])))}" if culprit.evidence else ""
     return (
         f"{lead} ({terms.confidence_of(culprit)}).{why}{_HOW_SURE[culprit.confidence]}{_component(culprit)}"

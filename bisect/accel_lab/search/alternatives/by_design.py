@@ -32,7 +32,7 @@ def ask_random(case: Case) -> Ruling:
     """Tests whether the script refuses other random numbers uncompiled and accepts eager's compiled."""
     runner = case.runner
     others = runner.ask([(Rung.UNCOMPILED, (("other_random", seed),)) for seed in SEEDS], "by design")
-    refused = [step for step in others if _alike(step, top_of(case))]
+    refused = [step for step in others if _alike(step, _top(case))]
     if not refused:
         why = Evidence.of(EvidenceKind.PASSES_WITH_OTHER_NUMBERS)
         return Ruling(considered=Considered(name=RANDOM, open=False, why=why))
@@ -66,7 +66,7 @@ def ask_random(case: Case) -> Ruling:
 def _explained(case: Case, other: Step) -> bool:
     runner = case.runner
     plain = runner.baseline.uncompiled
-    return plain is not None and explained(runner.lab, top_of(case).outcome, plain, [other.outcome])
+    return plain is not None and explained(runner.lab, _top(case).outcome, plain, [other.outcome])
 
 
 def ask_rounding(case: Case) -> Ruling:
@@ -74,7 +74,7 @@ def ask_rounding(case: Case) -> Ruling:
 
     It stays open if they are nearer than eager's rounding explains: eager may be the side that is wrong.
     """
-    runner, top = case.runner, top_of(case)
+    runner, top = case.runner, _top(case)
     plain = runner.baseline.uncompiled
     reference = runner.one(Rung.UNCOMPILED, (("shadow", True),), "by design")
     if plain is None or reference.outcome.status is not Status.OK:
@@ -82,7 +82,7 @@ def ask_rounding(case: Case) -> Ruling:
     if runner.lab.differences(top.outcome, plain, reference.outcome):
         why = Evidence.of(EvidenceKind.FAR_FROM_FLOAT64)
         return Ruling(considered=Considered(name=ROUNDING, open=False, why=why))
-    low = _low_precision(top)
+    low = sorted(_LOW_PRECISION & set(top.outcome.facts.get("dtypes") or ()))
     emulated = (("inductor", {EMULATE_CASTS.key: EMULATE_CASTS.value}),)
     if low and runner.one(Rung.KERNEL, emulated, "by design").verdict is Verdict.GOOD:
         return Ruling(
@@ -96,7 +96,8 @@ def ask_rounding(case: Case) -> Ruling:
                 ),
             )
         )
-    if only_eager_is_off(case, reference):  # eager_kernel tells which operator's
+    if not low and runner.lab.eager_is_off(top.outcome, reference.outcome):
+        # The alternative eager_kernel goes on from here, once the component is known.
         why = Evidence.of(EvidenceKind.EAGER_FAR_FROM_FLOAT64)
         return Ruling(considered=Considered(name=ROUNDING, open=True, why=why))
     nudged = [(Rung.UNCOMPILED, (("other_rounding", number),)) for number in ROUNDINGS]
@@ -110,24 +111,7 @@ def ask_rounding(case: Case) -> Ruling:
     return Ruling(considered=Considered(name=ROUNDING, open=False, why=why))
 
 
-def only_eager_is_off(case: Case, reference: Step) -> bool:
-    """Whether ``reference``, the float64 run, agrees with the compiled values and not with uncompiled ones.
-
-    In low precision that is a matter of roundings.
-    """
-    lab, plain, top = case.runner.lab, case.runner.baseline.uncompiled, top_of(case)
-    if plain is None or reference.outcome.status is not Status.OK or _low_precision(top):
-        return False
-    if lab.differences(top.outcome, plain, reference.outcome):
-        return False
-    return lab.eager_is_off(top.outcome, reference.outcome)
-
-
-def _low_precision(top: Step) -> list[str]:
-    return sorted(_LOW_PRECISION & set(top.outcome.facts.get("dtypes") or ()))
-
-
-def top_of(case: Case) -> Step:
+def _top(case: Case) -> Step:
     """The run of the script as the user wrote it."""
     return case.row(Rung.KERNEL) or case.at
 
@@ -146,9 +130,9 @@ def _line(raised: Raised) -> tuple[str, int]:
     return (own[-1].file, own[-1].line) if own else ("", 0)
 
 
-def fails_by_a_check(case: Case) -> bool:
+def _fails_by_a_check(case: Case) -> bool:
     """Whether the script's own check refused the compiled result; False if the compiler raised."""
-    baseline, outcome = case.runner.baseline, top_of(case).outcome
+    baseline, outcome = case.runner.baseline, _top(case).outcome
     if baseline.flaky or baseline.target is None or baseline.target.kind not in _OF_THE_SCRIPT:
         return False
     if case.start not in _STARTS or case.at.verdict is not Verdict.BAD or outcome.facts.get("caught"):
@@ -161,7 +145,7 @@ def _of_compiler(raised: Raised) -> bool:
     return inner.startswith("torch/") and not inner.startswith("torch/testing/")
 
 
-def draws(outcome: Outcome) -> bool:
+def _draws(outcome: Outcome) -> bool:
     return bool(outcome.facts.get("random"))
 
 
@@ -174,7 +158,7 @@ RANDOM_NUMBERS = Alternative(
     issue="pytorch#158643",  # "inconsistent outputs with models containing dropout"
     stages=_STAGES,
     moment=Moment.STAGE,
-    applies=lambda case: fails_by_a_check(case) and draws(top_of(case).outcome),
+    applies=lambda case: _fails_by_a_check(case) and _draws(_top(case).outcome),
     ask=ask_random,
 )
 
@@ -183,6 +167,6 @@ ROUNDINGS_OF_VALUES = Alternative(
     issue="pytorch#185337",  # "keeps no fp16 rounding": kept by that setting only
     stages=_STAGES,
     moment=Moment.STAGE,
-    applies=lambda case: fails_by_a_check(case) and not draws(top_of(case).outcome),
+    applies=lambda case: _fails_by_a_check(case) and not _draws(_top(case).outcome),
     ask=ask_rounding,
 )

@@ -30,7 +30,8 @@ class Case:
     """A failure with its ladder.
 
     ``start`` is the first failing rung. ``stage`` is what that rung blames or, at ``Moment.COMPONENT``, the
-    localized stage; ``localization`` is then the result of localizing it.
+    localized stage; ``localization`` is then the result of localizing it. ``considered`` are the alternatives
+    tested so far.
     """
 
     runner: LadderRunner
@@ -39,6 +40,7 @@ class Case:
     start: Rung
     stage: Stage
     localization: Localization = field(default_factory=Localization)
+    considered: list[Considered] = field(default_factory=list)
 
     def row(self, rung: Rung) -> Step | None:
         """Returns the row of a rung, or None if it was not run."""

@@ -90,6 +90,7 @@ def ask(case: Case, moment: Moment) -> Rulings:
         rulings.warnings += ruling.warnings
         if ruling.considered is not None:
             rulings.considered.append(ruling.considered)
+            case.considered.append(ruling.considered)
         if ruling.by_design is not None or ruling.outside or ruling.unrecorded:
             rulings.by_design, rulings.outside = ruling.by_design, ruling.outside
             rulings.held, rulings.unrecorded = ruling.held, ruling.unrecorded
