@@ -95,5 +95,5 @@ def _cost(line: Line) -> str:
     return f"{line.probes} probes" + (f", {line.ratio} plain runs" if line.ratio else "")
 
 
-def _order(key: Key) -> tuple[str, list[tuple[int, str]]]:
+def _order(key: Key) -> tuple[str, tuple[tuple[int, str], ...]]:
     return key[0], tables.by_release(key[1])

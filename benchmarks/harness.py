@@ -162,14 +162,15 @@ def run_bisect(
     timeout_s: float,
     out: str | None = None,
     workarounds: bool = False,
+    whole: bool = False,
 ) -> Bisection:
     """Run ``accel-lab bisect --json`` on one script, from this checkout, without reduction and bundle.
 
-    ``workarounds``: workarounds are looked for too.
+    ``workarounds``: workarounds are looked for too. ``whole``: everything that a user gets by default.
     """
     folder = tempfile.mkdtemp(prefix="accel-lab-bisect-")
-    quiet = ["--json", "--no-bundle", "--no-minimize", "-q", *([] if workarounds else ["--no-workarounds"])]
-    options = [*quiet, "--python", python, "--out", out or f"{folder}/out", *args]
+    less = [] if whole else ["--no-bundle", "--no-minimize", *([] if workarounds else ["--no-workarounds"])]
+    options = ["--json", "-q", *less, "--python", python, "--out", out or f"{folder}/out", *args]
     path = os.pathsep.join(p for p in (str(ROOT / "bisect"), os.environ.get("PYTHONPATH", "")) if p)
     try:
         ended = run_command(

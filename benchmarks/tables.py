@@ -44,6 +44,6 @@ def write(path: Path, kind: type[R], rows: Iterable[R]) -> None:
     path.write_text("".join("\t".join(line) + "\n" for line in lines), encoding="utf-8")
 
 
-def by_release(build: str) -> list[tuple[int, str]]:
+def by_release(build: str) -> tuple[tuple[int, str], ...]:
     """A key to sort by: ``2.6.0`` comes before ``2.13.0``."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in build.split(".")]
+    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in build.split("."))

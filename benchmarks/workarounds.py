@@ -5,7 +5,8 @@ those with one of the names. ``--reworded``: the scripts of ``benchmarks/reworde
 a golden case in other words, so that its number has to be matched. ``--unrelated``: golden cases that the
 catalogue does not have, of which none may be matched. One row a case, tab-separated, and last the counts.
 With ``--save`` a row replaces the row of the same script and build in the table as it is reached;
-``--summary`` only counts what the table says. ``localize.py --workarounds`` makes rows of golden cases too.
+``--whole`` bisects as a user does by default, with reduction and bundle. ``--summary`` only counts what the
+table says. ``localize.py --workarounds`` makes rows of golden cases too.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import os
 import statistics
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +78,9 @@ class Row:
     """One script on one build.
 
     ``set`` is golden, reworded or unrelated. ``workarounds`` are their kinds, cheapest first. ``cost`` is the
-    first one's time over eager's, ``share`` the time of the search for workarounds over that of the rest of
-    the bisection. ``known`` are the matched entries of the catalogue, ``wanted`` is the one that has to be.
+    first one's time over eager's. ``share`` is the time of the search for workarounds over that of the rest
+    of a bisection without reduction and bundle, ``whole`` over the rest of a bisection with both. ``known``
+    are the matched entries of the catalogue, ``wanted`` is the one that has to be.
     """
 
     set: str
@@ -89,19 +91,21 @@ class Row:
     workarounds: str
     cost: str
     share: str
+    whole: str
     known: str
     wanted: str
 
     @property
-    def key(self) -> tuple[str, str, list[tuple[int, str]]]:
+    def key(self) -> tuple[str, str, tuple[tuple[int, str], ...]]:
         return (self.set, self.case, tables.by_release(self.build))
 
 
-def row_of(which: str, asked: Asked, build: str, found: dict[str, Any]) -> Row:
-    """What the findings of one script say of its workarounds."""
+def row_of(which: str, asked: Asked, build: str, found: dict[str, Any], *, whole: bool = False) -> Row:
+    """What the findings of one script say of its workarounds; ``whole`` if it was reduced and bundled too."""
     culprit, ways, seconds = (found.get(key) or {} for key in ("culprit", "workarounds", "seconds"))
     cost = (ways[0].get("cost") or {}) if ways else {}
     rest = seconds.get("total", 0) - seconds.get("workarounds", 0)
+    share = f"{seconds['workarounds'] / rest:.2f}" if rest > 0 and "workarounds" in seconds else ""
     return Row(
         set=which,
         case=asked.name,
@@ -110,24 +114,38 @@ def row_of(which: str, asked: Asked, build: str, found: dict[str, Any]) -> Row:
         component=str((culprit.get("component") or {}).get("name", "")).replace(f"{ROOT}/", ""),
         workarounds=", ".join(str(way["kind"]) for way in ways),
         cost=f"{cost['seconds'] / cost['eager']:.2f}" if cost.get("eager") else "",
-        share=f"{seconds['workarounds'] / rest:.2f}" if rest > 0 and "workarounds" in seconds else "",
+        share="" if whole else share,
+        whole=share if whole else "",
         known=", ".join(str(known["entry"]) for known in found.get("known") or []),
         wanted=asked.wanted,
     )
 
 
-def bisected(which: str, asked: Asked, python: str, build: str, limit_s: float) -> Row:
+def bisected(which: str, asked: Asked, python: str, build: str, limit_s: float, *, whole: bool) -> Row:
     """One script bisected with its workarounds."""
     ended = run_bisect(
-        python, asked.command, args=asked.args, env=asked.env, timeout_s=limit_s, workarounds=True
+        python,
+        asked.command,
+        args=asked.args,
+        env=asked.env,
+        timeout_s=limit_s,
+        workarounds=True,
+        whole=whole,
     )
-    return row_of(which, asked, build, ended.findings or {})
+    return row_of(which, asked, build, ended.findings or {}, whole=whole)
 
 
 def save(path: Path, row: Row) -> None:
-    """Puts a row into the table in place of that of the same script and build."""
-    others = [old for old in tables.read(path, Row) if old.key != row.key]
-    tables.write(path, Row, sorted([*others, row], key=lambda one: one.key))
+    """Puts a row into the table in place of that of the same script and build.
+
+    What only the other kind of bisection measures stays.
+    """
+    rows = {old.key: old for old in tables.read(path, Row)}
+    old = rows.get(row.key)
+    if old is not None:
+        row = replace(row, share=row.share or old.share, whole=row.whole or old.whole)
+    rows[row.key] = row
+    tables.write(path, Row, sorted(rows.values(), key=lambda one: one.key))
 
 
 def summary(rows: Sequence[Row]) -> str:
@@ -142,7 +160,8 @@ def summary(rows: Sequence[Row]) -> str:
         lines.append(f"{found} of {len(ours)} have a verified workaround")
     for words, cells in (
         ("the cheapest takes {:.2f} times eager's time", [row.cost for row in rows]),
-        ("looking for one takes {:.2f} times the rest of the bisection", [row.share for row in ours]),
+        ("looking for one takes {:.2f} times the rest of the bisection", [row.whole for row in ours]),
+        ("and {:.2f} times the rest where nothing is reduced or bundled", [row.share for row in ours]),
     ):
         if numbers := [float(cell) for cell in cells if cell]:
             lines.append(f"{words.format(statistics.median(numbers))} (median of {len(numbers)})")
@@ -167,6 +186,7 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=1800.0, help="seconds for one case")
     parser.add_argument("--save", action="store_true", help="put the rows into the table")
     parser.add_argument("--table", type=Path, default=TABLE, help=f"the table ({TABLE.name} by default)")
+    parser.add_argument("--whole", action="store_true", help="reduce and bundle too, as is the default")
     parser.add_argument("--summary", action="store_true", help="count what the table says; run nothing")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--reworded", action="store_true")
@@ -183,7 +203,7 @@ def main() -> None:
     print("\t".join(tables.head_of(Row)))
     rows = []
     for one in asked:
-        rows.append(bisected(name, one, python, build, given.limit))
+        rows.append(bisected(name, one, python, build, given.limit, whole=given.whole))
         print("\t".join(tables.cells(rows[-1])), flush=True)
         if given.save:
             save(given.table, rows[-1])

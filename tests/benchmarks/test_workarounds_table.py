@@ -33,7 +33,7 @@ def row(found, which="golden"):
 def test_the_share_is_of_the_bisection_without_the_search_for_workarounds() -> None:
     made = row(findings())
     assert (made.share, made.cost, made.workarounds) == ("0.25", "1.50", "setting")
-    assert row(findings(total=12.0)).share == ""
+    assert (made.whole, row(findings(total=12.0)).share) == ("", "")
     assert workarounds.row_of(
         "golden", workarounds.Asked(name="x", command=[], env={}), "2.13.0", {}
     ).stage == ("no answer")
@@ -53,10 +53,12 @@ def test_the_summary_counts_what_was_found_and_what_was_matched() -> None:
         replace(wanted, case="far", set="unrelated", wanted="", known=""),
         replace(wanted, case="stray", set="unrelated", wanted="", known="other"),
     ]
+    rows.append(replace(wanted, case="all of it", share="", whole="0.10"))
     text = workarounds.summary(rows)
-    assert "3 of 4 have a verified workaround" in text
-    assert "looking for one takes 0.25 times the rest of the bisection (median of 4)" in text
-    assert "2 of 3 golden scripts of the catalogue are matched" in text
+    assert "4 of 5 have a verified workaround" in text
+    assert "looking for one takes 0.10 times the rest of the bisection (median of 1)" in text
+    assert "and 0.25 times the rest where nothing is reduced or bundled (median of 4)" in text
+    assert "3 of 4 golden scripts of the catalogue are matched" in text
     assert "1 of 1 reworded scripts" in text and "1 of 2 others are matched" in text
 
 
@@ -64,6 +66,8 @@ def test_a_row_is_kept_at_once_and_replaces_that_of_its_script(tmp_path) -> None
     table = tmp_path / "t.tsv"
     workarounds.save(table, row(findings()))
     workarounds.save(table, replace(row(findings()), build="2.6.0"))
-    workarounds.save(table, row(findings(ways=())))
+    asked = workarounds.Asked(name=DROPOUT.slug, command=[], env={})
+    workarounds.save(table, workarounds.row_of("golden", asked, "2.13.0", findings(ways=()), whole=True))
     rows = workarounds.tables.read(table, workarounds.Row)
     assert [(one.build, one.workarounds) for one in rows] == [("2.6.0", "setting"), ("2.13.0", "")]
+    assert [(one.share, one.whole) for one in rows] == [("0.25", ""), ("0.25", "0.25")]
