@@ -10,7 +10,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from accel_lab.core.findings import AgreedType, Agreement, Component, Culprit, Findings, Step
+from accel_lab.core.evidence import Evidence, EvidenceKind
+from accel_lab.core.findings import AgreedType, Agreement, Component, Considered, Culprit, Findings, Step
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Program
 from accel_lab.core.signature import Signature, normalise
@@ -24,6 +25,7 @@ from accel_lab.reporting.schema import load_schema, report_json
 from accel_lab.reporting.tables import findings as terminal
 from accel_lab.reporting.words import terms as words
 from accel_lab.reporting.words.summary import next_steps, summarise
+from accel_lab.search.proof import qualify
 from fakes_run import EXHIBITS, GRAPH_REPRO, SCRIPT_REPRO, SHAPES, FakeRun
 
 
@@ -176,6 +178,18 @@ def test_a_proven_component_tells_what_its_pair_of_runs_changed(tmp_path: Path, 
     part = Component(kind=kind, name="x", confidence=Confidence.PROVEN)
     findings.culprits[0] = replace(findings.culprits[0], component=part, confidence=Confidence.LIKELY)
     assert f"The {kind} x is proven: {pair}." in summarise(findings)
+
+
+def test_a_likely_culprit_says_what_is_open_and_a_check_of_exact_numbers_is_doubted(tmp_path: Path) -> None:
+    findings = FakeRun(tmp_path, "kernel").findings
+    doubt = Evidence.of(EvidenceKind.REFUSES_ROUNDINGS, runs=2)
+    ruled_out = Considered(name="x", open=False, why=Evidence.of(EvidenceKind.NO_OUTPUTS_MERGED))
+    considered = [ruled_out, Considered(name="rounding", open=True, why=doubt)]
+    assert "Not proven" not in summarise(findings)
+    findings.culprits[0] = qualify(findings.culprits[0], considered)
+    text = summarise(findings)
+    assert "(likely)" in text and "Not proven: the compiled values are not further from a float64 run" in text
+    assert any(line.startswith("First let the check allow other numbers") for line in next_steps(findings))
 
 
 def test_no_workaround_is_told_that_was_not_run(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import json
 import logging
 import os
 import threading
-import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -20,7 +19,7 @@ from typing import Any
 
 from accel_lab.core.errors import LabError, OutOfTime, Unanswered
 from accel_lab.core.outcome import Outcome, Status
-from accel_lab.core.probe import PROTOCOL, Job, Limits, Probe
+from accel_lab.core.probe import Job, Limits, Probe
 from accel_lab.core.time_budget import TimeBudget
 from accel_lab.core.untrusted.child_files import ChildFiles
 
@@ -30,8 +29,8 @@ from .collect import collected
 from .journal import Journal, write_atomic
 from .lending.server_client import Servers, without_servers
 from .processes import process
+from .run_folder.child_jobs import command_of, job_of
 from .run_folder.compiler_checks import CompilerChecks, share_headers
-from .run_folder.folder_views import enter_command
 from .run_folder.workspace import Place, Workspace, write_job
 from .warm import WarmServer, start_server
 
@@ -358,20 +357,9 @@ class Prober:
         if "measure" not in dict(probe.switches):
             self._compiler_checks.lend(place.cache)
             share_headers(place.temporary, self.environment)
-        if probe.bare:
-            program = place.view.inside(probe.program.to_json())
-            target = [program["path"]] if program["path"] is not None else ["-m", program["module"]]
-            command = [self.python, *target, *program["args"]]
-        else:
-            job = write_job(place, self._job(probe, place))
-            # Not the folder: for a folder Python imports more modules than for a script.
-            entry = self.workspace.library / "__main__.py"
-            command = [self.python, str(entry), "once", str(job)]
-        if place.view.plan is not None:
-            plan = write_job(place, place.view.plan, "view.json")
-            command = enter_command(self.workspace.library, plan, command)
+        job = None if probe.bare else write_job(place, self._job(probe, place))
         return self._runner(
-            command,
+            command_of(self.python, probe, place, library=self.workspace.library, job=job),
             cwd=place.cwd,
             env=env,
             stdout=place.stdout,
@@ -384,20 +372,4 @@ class Prober:
         )
 
     def _job(self, probe: Probe, place: Place) -> Job:
-        return {
-            "protocol": PROTOCOL,
-            "id": f"{probe.key}-{time.monotonic_ns()}",
-            "program": place.view.inside(probe.program.to_json()),
-            "rung": probe.rung.value,
-            "switches": place.view.inside(dict(probe.switches)),
-            "seed": 0 if self.fixed_seed else probe.attempt,
-            "folder": str(place.folder),
-            "cwd": str(place.cwd),
-            "view": place.view.plan,
-            "stdin": str(self._stdin) if self._stdin else "",
-            "stdout": str(place.stdout),
-            "stderr": str(place.stderr),
-            "record_bytes": probe.limits.record_mb << 20,
-            "file_bytes": probe.limits.file_mb << 20,
-            "opened": probe.cold and "measure" not in dict(probe.switches),
-        }
+        return job_of(probe, place, seed=0 if self.fixed_seed else probe.attempt, stdin=self._stdin)

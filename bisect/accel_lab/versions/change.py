@@ -23,7 +23,8 @@ from accel_lab.search import frames
 from accel_lab.search.baseline import BaselineSearch
 from accel_lab.search.change import headers
 from accel_lab.search.change.backport import patch_of
-from accel_lab.search.change.change_search import Change, ChangeSearch, NoChange
+from accel_lab.search.change.change_result import Change, NoChange
+from accel_lab.search.change.change_search import ChangeSearch
 from accel_lab.search.change.companions import PieceId, module_of
 from accel_lab.search.change.hunks import hunks_of
 from accel_lab.search.change.pieces import WHOLE, Versions, is_python

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from accel_lab.core.outcome import Frame
 from accel_lab.core.verdict import Verdict
-from accel_lab.search.change.change_search import Change, ChangeSearch, NoChange
+from accel_lab.search.change.change_result import Change, NoChange
+from accel_lab.search.change.change_search import ChangeSearch
 from accel_lab.search.change.companions import PieceId
 from accel_lab.search.change.delta import ddmin
 from accel_lab.search.change.pieces import WHOLE, Versions

@@ -15,6 +15,7 @@ from accel_lab.core.releases.flip_details import (
     SideRow,
 )
 from accel_lab.core.releases.versions import Flip, Versions
+from accel_lab.core.text import capital
 from accel_lab.core.verdict import Verdict
 from accel_lab.reporting.words import terms
 from accel_lab.reporting.words import versions as since
@@ -139,7 +140,7 @@ def _flip(flip: Flip, texts: TextBudget) -> FlipView:
     details = flip.details or FlipDetails(good=SideRow(), bad=SideRow())
     good, bad = details.good, details.bad
     return FlipView(
-        title=texts.say(_capital(since.flip_line(flip)), limit=400),
+        title=texts.say(capital(since.flip_line(flip)), limit=400),
         notes=tuple(texts.say(note, limit=1000) for note in (*_change(flip), *flip.notes)),
         good=texts.say(good.torch, limit=80),
         bad=texts.say(bad.torch, limit=80),
@@ -174,13 +175,13 @@ def _files(files: FileChanges | None, texts: TextBudget) -> View | None:
         rows.append((row.path, str(row.added), str(row.removed), said))
     title = files.said or "Files of the failing stage that differ"
     title += f" ({files.more} are not listed)" if files.more else ""
-    return view(Exhibit(kind="files", title=_capital(title), rows=tuple(rows)), texts)
+    return view(Exhibit(kind="files", title=capital(title), rows=tuple(rows)), texts)
 
 
 def _change(flip: Flip) -> list[str]:
     if flip.change is None:
         return []
-    return [_capital(line) for line in (since.change_line(flip.change), *since.commit_lines(flip.change))]
+    return [capital(line) for line in (since.change_line(flip.change), *since.commit_lines(flip.change))]
 
 
 def _change_diff(flip: Flip, texts: TextBudget) -> list[Shown]:
@@ -232,7 +233,3 @@ def _numbers(table: Mapping[str, MetricPair], texts: TextBudget) -> list[tuple[s
         shown = [f"{number:.4g}" if number is not None else "" for number in (row.good, row.bad)]
         found.append((texts.say(name.replace("_", " "), limit=60), shown[0], shown[1]))
     return found
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

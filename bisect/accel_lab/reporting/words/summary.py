@@ -37,6 +37,8 @@ _WHOSE: dict[Stage, str] = {
     Stage.ENVIRONMENT: "the environment is at fault, neither the script nor torch",
 }
 _ACCELERATORS = tuple(stage for stage in Stage if stage.value.startswith(("mock.", "accelerator")))
+#: Doubts of a script that may ask for eager's exact numbers.
+_EXACT = (EvidenceKind.REFUSES_ROUNDINGS, EvidenceKind.RANDOM_NUMBERS_MAY_EXPLAIN)
 #: Appended to the evidence, by confidence.
 _HOW_SURE = {
     Confidence.PROVEN: " The failure disappears without this stage and returns with it.",
@@ -115,9 +117,17 @@ def _fault(culprit: Culprit, number: int) -> str:
     who = _blame(culprit)
     lead = capital(who) if number == 0 else f"A second fault: {who}"
     why = f" {capital(sentence(words_of(culprit.evidence[0])))}" if culprit.evidence else ""
-    return (
-        f"{lead} ({terms.confidence_of(culprit)}).{why}{_HOW_SURE[culprit.confidence]}{_component(culprit)}"
-    )
+    sure = f"{_HOW_SURE[culprit.confidence]}{_doubt(culprit)}"
+    return f"{lead} ({terms.confidence_of(culprit)}).{why}{sure}{_component(culprit)}"
+
+
+def _doubt(culprit: Culprit) -> str:
+    """Says what keeps a likely culprit from being proven: the first explanation that is still open."""
+    if culprit.confidence is not Confidence.LIKELY:
+        return ""
+    doubts = (one.why for one in culprit.alternatives if one.open and one.why not in culprit.evidence[:1])
+    first = next(doubts, None)
+    return f" Not proven: {sentence(words_of(first))}" if first is not None else ""
 
 
 def _blame(culprit: Culprit) -> str:
@@ -335,6 +345,8 @@ def _steps(findings: Findings) -> list[str]:
             f"The kernel by itself: {e.text.strip()}" for e in culprit.exhibits if e.kind == "kernel_script"
         ]
     elif culprit.stage is not Stage.EAGER:
+        if any(one.kind in _EXACT for one in culprit.evidence):
+            steps.append("First let the check allow other numbers that are as good: if it passes, it is no bug")
         steps.append("Attach the bundle to an issue: ISSUE.md in it fills in PyTorch's template")
     return steps
 

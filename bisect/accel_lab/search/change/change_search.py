@@ -12,10 +12,11 @@ import itertools
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from accel_lab.core.verdict import Verdict
 
+from .change_result import Change, NoChange
 from .companions import PieceId
 from .delta import ddmin
 from .headers import function_at
@@ -33,39 +34,6 @@ MOST_NAMED = 6
 SHORTEST_NAME = 3
 DIFF_LINES = 400
 _COMPILED = "no change in torch's Python sources fixes the failure: the change is in compiled code"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Change:
-    """Result of a change search.
-
-    ``places`` are the pieces without which the failing release does not fail; ``diff`` is the smallest
-    remaining difference. ``both_ways``: the passing release fails with the failing release's pieces; None if
-    not tested or unresolved. ``complete`` is False if the budget ended the search. ``files`` are (path, text
-    of the failing release, text with the difference).
-    """
-
-    places: tuple[PieceId, ...]
-    diff: str
-    both_ways: bool | None
-    complete: bool
-    runs: int
-    candidates: int
-    files: tuple[tuple[str, str, str], ...] = ()
-
-    @property
-    def main(self) -> PieceId:
-        """The piece to name if there are several: the first."""
-        return self.places[0]
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoChange:
-    """Says why no piece was found."""
-
-    reason: str
-    runs: int
-    candidates: int
 
 
 class ChangeSearch:
