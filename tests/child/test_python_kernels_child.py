@@ -154,3 +154,22 @@ def test_the_types_that_a_graph_computes_with_are_written_down(prober: Prober, t
         "import torch\nf = torch.compile(lambda t: (t * 2).float())\nf(torch.ones(2, dtype=torch.bfloat16))\n"
     )
     assert ask(prober, tmp_path, text, Rung.DYNAMO).facts["dtypes"] == ["bfloat16", "float32"]
+
+
+#: As 2.5.1 and 2.6.0 have it: the seed that is looked up is a view, which eager code refuses.
+SEED_IS_A_VIEW = """
+import torch
+import torch._inductor.inductor_prims
+from torch._library.custom_ops import OPDEFS
+
+OPDEFS["prims::inductor_lookup_seed"].register_kernel(None, lambda seeds, index: seeds[index])
+drawn = torch.compile(lambda x: x + torch.rand_like(x))(torch.zeros(4))
+assert drawn.shape == (4,)
+"""
+
+
+@pytest.mark.parametrize("rung", [Rung.FX, Rung.LOOPS])
+def test_a_graph_that_draws_random_numbers_runs_interpreted(
+    prober: Prober, tmp_path: Path, rung: Rung
+) -> None:
+    assert ask(prober, tmp_path, SEED_IS_A_VIEW, rung).status is Status.OK

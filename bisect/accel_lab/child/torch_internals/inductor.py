@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from typing import Any, Iterator, Mapping
 from unittest import mock
@@ -31,6 +32,8 @@ def compile_fx(gm: Any, example_inputs: Any, *, patches: Mapping[str, Any]) -> A
     """
     from torch._inductor.compile_fx import compile_fx as compiler
 
+    if patches:
+        _copy_looked_up_seed()
     with no_caches():
         return compiler(gm, example_inputs, config_patches=dict(patches))
 
@@ -42,10 +45,29 @@ def compile_with(inner: Any, gm: Any, example_inputs: Any, *, patches: Mapping[s
     """
     from torch._inductor.compile_fx import compile_fx as compiler
 
+    _copy_looked_up_seed()
     with no_caches():
         return compiler(
             gm, example_inputs, inner_compile=inner, config_patches=dict(patches, cpp_wrapper=False)
         )
+
+
+@functools.lru_cache(maxsize=None)
+def _copy_looked_up_seed() -> None:
+    """Lets eager code run ``prims.inductor_lookup_seed``, which 2.5.1 and 2.6.0 refuse as it returns a view.
+
+    Without it every graph that draws random numbers raises where an interpreter runs it, and a script that
+    expects an exception takes that for its own. The function is ``torch/_inductor/inductor_prims.py``'s.
+    """
+    import torch._inductor.inductor_prims  # noqa: F401
+
+    try:
+        from torch._library.custom_ops import OPDEFS
+    except ImportError:
+        return
+    operator = OPDEFS.get("prims::inductor_lookup_seed")
+    if operator is not None:
+        operator.register_kernel(None, lambda seeds, index: seeds[index].clone())
 
 
 def compile_inner(gm: Any, example_inputs: Any, **keywords: Any) -> Any:

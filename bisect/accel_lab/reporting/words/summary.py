@@ -346,7 +346,9 @@ def _steps(findings: Findings) -> list[str]:
         ]
     elif culprit.stage is not Stage.EAGER:
         if any(one.kind in _EXACT for one in culprit.evidence):
-            steps.append("First let the check allow other numbers that are as good: if it passes, it is no bug")
+            steps.append(
+                "First let the check allow other numbers that are as good: if it passes, it is no bug"
+            )
         steps.append("Attach the bundle to an issue: ISSUE.md in it fills in PyTorch's template")
     return steps
 
