@@ -190,15 +190,20 @@ def main(argv: Sequence[str]) -> int:
     )
     parser.add_argument("--python", default=sys.executable, help="the interpreter to probe")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--keep", type=Path, help="keep the scripts, the truth and the triage here")
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        help="keep the scripts, the truth and the triage here; made scripts are used again",
+    )
     parser.add_argument("options", nargs="*", help="options of accel-lab triage, after --")
     given = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="accel-lab-groups-") as name:
         folder = given.keep or Path(name)
         place = folder / "scripts"
         place.mkdir(parents=True, exist_ok=True)
-        truth = made(given, place)
-        (folder / "truth.json").write_text(json.dumps(truth, indent=1), encoding="utf-8")
+        known = folder / "truth.json"
+        truth = json.loads(known.read_text(encoding="utf-8")) if known.exists() else made(given, place)
+        known.write_text(json.dumps(truth, indent=1), encoding="utf-8")
         if not truth:
             raise SystemExit("no script could be made: choose other cases")
         triage = triaged(given, place, folder)
