@@ -20,14 +20,17 @@ def install_decompositions(applied: Applications) -> bool:
 
     @functools.wraps(original)
     def handle(proxy_mode: Any, op: Any, args: Any, kwargs: Any) -> Any:
+        # Up to 2.9 the table is a global of the module, later the mode's own.
         table = getattr(proxy_mode, "decomposition_table", None)
+        if table is None:
+            table = getattr(proxy_tensor, "CURRENT_DECOMPOSITION_TABLE", None)
         if not table or op not in table:
             return original(proxy_mode, op, args, kwargs)
         record, off = applied.enter(DECOMPOSITION, str(op), table[op])
+        if off:
+            return NotImplemented
         graph = getattr(getattr(proxy_mode, "tracer", None), "graph", None)
-        with applied.subsystems.answered(DECOMPOSITION, off):
-            if off:
-                return original(proxy_mode, op, args, kwargs)
+        with applied.subsystems.answered(DECOMPOSITION, False):
             return _decompose(
                 applied, record, graph, lambda: original(proxy_mode, op, args, kwargs), (op, args, kwargs)
             )

@@ -13,6 +13,8 @@ from typing import Any, Dict, Iterator, List, Tuple
 from ..torch_internals.bisector import replace_bisector
 
 MAX_NAMES = 4000
+#: The subsystem that only torch's own question can skip; the hooks skip applications of all others themselves.
+LOWERINGS = "lowerings"
 
 
 class Subsystems:

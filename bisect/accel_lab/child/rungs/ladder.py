@@ -19,7 +19,7 @@ from ..exceptions import NotApplicable, describe, missing_torch_part
 from ..hooks.applications import Applications
 from ..hooks.dynamo import DynamoHooks
 from ..hooks.python_kernels import PythonKernels
-from ..hooks.subsystems import Subsystems
+from ..hooks.subsystems import LOWERINGS, Subsystems
 from ..mixed_sources import lay_out
 from ..protocol import rungs
 from ..record.other_numbers import other_random, round_otherwise
@@ -94,8 +94,8 @@ class Ladder:
         if bisector:
             if not start_bisector(bisector["backend"], bisector["subsystem"], bisector["max"]):
                 raise NotApplicable("this torch has no CompilerBisector")
-        elif not self.subsystems.install() and self.switches.get("off"):
-            raise NotApplicable("this torch has no hook to switch single passes or lowerings off")
+        elif not self.subsystems.install() and LOWERINGS in (self.switches.get("off") or {}):
+            raise NotApplicable("this torch has no hook to switch single lowerings off")
         if rungs.Rung(self.rung).record.builder and not bisector:
             self._builder(self.rung).prepare()
         if self.switches.get("strict_math") and not compilers.strict_math():
