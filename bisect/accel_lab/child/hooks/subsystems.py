@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterator, List, Tuple
 from ..torch_internals.bisector import replace_bisector
 
 MAX_NAMES = 4000
-#: The subsystem that only torch's own question can skip; the hooks skip applications of all others themselves.
+#: Only the question of torch itself can leave these out; the hooks leave out all others on their own.
 LOWERINGS = "lowerings"
 
 
