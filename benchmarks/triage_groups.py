@@ -110,8 +110,11 @@ def seeded_scripts(fault: Fault, folder: Path, most: int, seed: int) -> Iterator
             yield _written(folder / f"{_word(script.stem)}__{name or 'own'}.py", f"{patch}\n\n{text}")
 
 
-def made(given: argparse.Namespace, folder: Path) -> dict[str, str]:
-    """Write the scripts; the fault of each by its file's name."""
+def made(given: argparse.Namespace, folder: Path, known: Path) -> dict[str, str]:
+    """Write the scripts; the fault of each by its file's name.
+
+    ``known`` keeps that after each fault, so that making them can be stopped and gone on with.
+    """
     build = build_of(given.python)
     bench = Bench(python=given.python, build=build)
     cases = [
@@ -124,22 +127,25 @@ def made(given: argparse.Namespace, folder: Path) -> dict[str, str]:
         *(seeded if "seeded" in given.kinds else ()),
     ]
     random.Random(given.seed).shuffle(chosen)
-    truth: dict[str, str] = {}
-    faults = 0
+    truth: dict[str, str] = json.loads(known.read_text(encoding="utf-8")) if known.exists() else {}
     for one in chosen:
-        if faults >= given.faults:
+        if len(set(truth.values())) >= given.faults:
             break
+        name = one.slug if isinstance(one, Case) else one.name
+        if name in truth.values():
+            continue
         if isinstance(one, Case):
-            name = one.slug
             if bench.original(one, eager=False).code in (0, None):
                 continue
             scripts = list(golden_scripts(one, bench, folder, given.variants, given.seed))
         else:
-            name = one.name
             scripts = list(seeded_scripts(one, folder, given.variants, given.seed))
         truth.update({script.name: name for script in scripts})
-        faults += 1
+        known.write_text(json.dumps(truth, indent=1), encoding="utf-8")
         print(f"{name}: {len(scripts)} scripts", file=sys.stderr, flush=True)
+    for script in folder.glob("*.py"):
+        if script.name not in truth:  # of a fault at which an earlier run was stopped
+            script.unlink()
     return truth
 
 
@@ -201,9 +207,7 @@ def main(argv: Sequence[str]) -> int:
         folder = given.keep or Path(name)
         place = folder / "scripts"
         place.mkdir(parents=True, exist_ok=True)
-        known = folder / "truth.json"
-        truth = json.loads(known.read_text(encoding="utf-8")) if known.exists() else made(given, place)
-        known.write_text(json.dumps(truth, indent=1), encoding="utf-8")
+        truth = made(given, place, folder / "truth.json")
         if not truth:
             raise SystemExit("no script could be made: choose other cases")
         triage = triaged(given, place, folder)
