@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from accel_lab.child.artifacts import write_json
 from accel_lab.core.outcome import Outcome, Status
 from accel_lab.core.probe import Limits, Probe, Program
 from accel_lab.core.stages import Rung
@@ -540,3 +542,63 @@ def test_a_switch_that_the_child_does_not_know_is_refused(prober: Prober, tmp_pa
     ):
         outcome = ask(prober, probe, Rung.KERNEL, **switches)
         assert outcome.status is Status.NOT_APPLICABLE and outcome.notes == (says,)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("cold", [False, True], ids=["warm", "cold"])
+def test_a_hook_for_exceptions_may_choose_the_exit_code(
+    torch_python: str, tmp_path: Path, cold: bool
+) -> None:
+    text = (
+        "import sys\n\ndef hook(*error):\n    sys.exit(3)\n\nsys.excepthook = hook\nraise ValueError('x')\n"
+    )
+    probe = replace(script(tmp_path, text), cold=cold)
+    with Prober(python=torch_python, workspace=Workspace(tmp_path / "run", tmp_path)) as prober:
+        if not cold:
+            prober.warm_up()
+        outcome = ask(prober, probe, Rung.UNCOMPILED)
+    assert (outcome.exit_code, outcome.warm, outcome.notes) == (3, not cold, ())
+    assert outcome.raised is not None and outcome.raised.type == "SystemExit"
+
+
+NO_WRITING = """
+import builtins
+import torch
+
+real = builtins.open
+
+
+def guarded(path, mode="r", *rest, **more):
+    if "w" in mode:
+        raise PermissionError("this job writes nothing")
+    return real(path, mode, *rest, **more)
+
+
+builtins.open = guarded
+torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+"""
+
+
+@pytest.mark.torch
+def test_a_script_may_replace_open_for_its_process(prober: Prober, tmp_path: Path) -> None:
+    outcome = ask(prober, script(tmp_path, NO_WRITING), Rung.DYNAMO)
+    assert outcome.status is Status.OK, outcome.raised
+    assert [region["calls"] for region in outcome.facts["regions"]] == [1]
+
+
+def test_processes_that_the_script_forks_may_write_one_file_at_once(tmp_path: Path) -> None:
+    path = str(tmp_path / "regions.json")
+
+    def write_often() -> None:
+        for number in range(300):
+            write_json(path, [number] * 50)
+
+    context = multiprocessing.get_context("fork")
+    workers = [context.Process(target=write_often) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0, 0, 0]
+    assert json.loads(Path(path).read_text()) == [299] * 50
+    assert [file.name for file in tmp_path.iterdir()] == ["regions.json"]

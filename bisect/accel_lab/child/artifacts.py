@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
-from typing import Any, Callable, Dict, Optional
+from typing import Any, BinaryIO, Callable, Dict, Iterator, Optional
 
 MAX_BYTES = 4 * 1024 * 1024
+#: The builtin before the script runs, which may replace it for its process (a fake file system, a mock).
+open_file = open
 
 
 def write_json(
     path: str, data: Any, indent: Optional[int] = None, default: Optional[Callable[[Any], Any]] = None
 ) -> None:
     """Writes a JSON file atomically; ``indent`` and ``default`` are those of ``json.dump``."""
-    with open(path + ".part", "w", encoding="utf-8") as stream:
-        json.dump(data, stream, indent=indent, default=default)
-    os.replace(path + ".part", path)
+    with replaced(path) as stream:
+        stream.write(json.dumps(data, indent=indent, default=default).encode("utf-8", "surrogatepass"))
+
+
+@contextlib.contextmanager
+def replaced(path: str) -> Iterator[BinaryIO]:
+    """Gives a file that takes the place of ``path`` at the end; processes forked by the script do so too."""
+    part = "%s.%d-%d.part" % (path, os.getpid(), threading.get_ident())
+    with open_file(part, "wb") as stream:
+        yield stream
+    os.replace(part, path)
 
 
 class Artifacts:
@@ -57,7 +68,7 @@ class Artifacts:
             try:
                 os.makedirs(self._folder, exist_ok=True)
                 path = os.path.join(self._folder, "%s_%d.%s" % (kind, number, suffix))
-                with open(path, "w", encoding="utf-8", errors="replace") as stream:
+                with open_file(path, "w", encoding="utf-8", errors="replace") as stream:
                     stream.write(text)
             except OSError:
                 return ""
@@ -81,7 +92,7 @@ class Artifacts:
                         continue
         for _, path in sorted(found)[:40]:
             try:
-                with open(path, encoding="utf-8", errors="replace") as stream:
+                with open_file(path, encoding="utf-8", errors="replace") as stream:
                     text = cleaned(stream.read(400_000))
             except OSError:
                 continue

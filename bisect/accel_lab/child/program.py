@@ -43,7 +43,10 @@ def run_program(program: Any) -> Any:
         return code, describe(error) if code else None, error
     except BaseException as error:
         described = describe(error)
-        _report(error)
+        try:
+            _report(error)
+        except SystemExit as stop:  # the script's hook chooses the exit code
+            return exit_code(stop), describe(stop), stop
         return (130 if isinstance(error, KeyboardInterrupt) else 1), described, error
     return 0, None, None
 
@@ -69,7 +72,10 @@ def exit_code(error: Any) -> Any:
 
 
 def _report(error: Any) -> None:
-    """Prints the traceback through the user's ``sys.excepthook``, without the lab's frames."""
+    """Prints the traceback through the user's ``sys.excepthook``, without the lab's frames.
+
+    Raises the ``SystemExit`` that the hook raises; Python ends with its code as well.
+    """
     traceback = error.__traceback__
     while traceback is not None and "accel_lab_child" in traceback.tb_frame.f_code.co_filename:
         traceback = traceback.tb_next

@@ -124,6 +124,7 @@ class EvidenceKind(str, Enum):
     CACHE_FAILS = "cache_fails"
     FAILS_WITHOUT_WRAPPER = "fails_without_wrapper"
     FAILS_DISABLED_EVERYWHERE = "fails_disabled_everywhere"
+    PASSES_PLAIN_DISABLED = "passes_plain_disabled"
     WRAPPER_FAILS = "wrapper_fails"
     FAILS_RECOMPILED = "fails_recompiled"
     PASSES_RECOMPILED = "passes_recompiled"

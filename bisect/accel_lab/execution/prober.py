@@ -312,7 +312,9 @@ class Prober:
         marker = f"{probe.key}-{uuid.uuid4().hex[:8]}"
         base = self.environment if probe.bare else {**self.environment, **self._heap}
         env = self.workspace.environment(place, base, probe.bare)
-        if probe.bare and probe.switches:
+        if probe.bare and dict(probe.switches).get("disable_everywhere"):
+            env["TORCHDYNAMO_DISABLE"] = "1"
+        elif probe.bare and probe.switches:
             # A script that loads an accelerator by itself finds the lab's package, unless it has its own.
             paths = [env.get("PYTHONPATH", ""), str(self.workspace.library.parent)]
             env["PYTHONPATH"] = os.pathsep.join(filter(None, paths))

@@ -19,7 +19,7 @@ from accel_lab.core.time_budget import Allowance
 from accel_lab.core.verdict import Verdict
 
 from . import cross_check, environment_hints, frames
-from .alternatives import caches, outside_ladder, registry
+from .alternatives import caches, outside_ladder, plain_uncompiled, registry
 from .alternatives.case import Case, Moment
 from .baseline import BaselineSearch
 from .bisection import Bisection
@@ -278,6 +278,10 @@ class Diagnosis(Bisection):
             answer.warnings.append(Evidence.of(EvidenceKind.VALUES_VARY_UNCOMPILED))
             return
         same = first.verdict is Verdict.BAD
+        broken = [one.why for one in considered if one.name == plain_uncompiled.NAME and one.open]
+        if broken:
+            answer.warnings += broken
+            return
         early = environment_hints.of_script(first.outcome)
         if early is not None:
             answer.culprit = early

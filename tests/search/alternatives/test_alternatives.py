@@ -237,7 +237,19 @@ def test_what_another_process_compiles_is_not_blamed_on_the_script(verdict: str)
         return
     assert found.culprit is not None and found.culprit.stage is Stage.EAGER and not found.outside
     asked = {one.name: one.open for one in found.culprit.alternatives}
-    assert asked["other_process"] is False
+    assert asked == {"wrapper": False, "recording": False, "plain_uncompiled": False}
+
+
+def test_what_fails_uncompiled_only_in_the_labs_runs_is_not_blamed_on_the_script() -> None:
+    """A script that replaces ``open`` breaks what the lab writes, not what plain Python does."""
+
+    def answer(probe: Probe) -> Outcome | None:
+        plain = probe.bare and "disable_everywhere" in dict(probe.switches)
+        return passing() if plain else failing()
+
+    found = diagnose(FakeLab(fault=Rung.UNCOMPILED, answer=answer))
+    assert found.verdict == "inconclusive" and not found.culprits and not found.outside
+    assert "only when the lab runs it" in summarise(found)
 
 
 @pytest.mark.parametrize("fault", [Rung.DYNAMO, Rung.DECOMP, Rung.FX], ids=str)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import json
-import os
 from typing import Any, Dict, Iterator, List, Tuple
 
 import torch
+
+from ..artifacts import replaced
 
 _NAMES = {
     "float64": "F64",
@@ -120,13 +121,12 @@ class Bundle:
             offset += data.numel()
         text = json.dumps(header).encode()
         text += b" " * (-len(text) % 8)
-        with open(path + ".part", "wb") as stream:
+        with replaced(path) as stream:
             stream.write(len(text).to_bytes(8, "little"))
             stream.write(text)
             for _, _, data in self._entries.values():
                 if data.numel():
                     stream.write(memoryview((ctypes.c_char * data.numel()).from_address(data.data_ptr())))
-        os.replace(path + ".part", path)
 
 
 def save_inputs(names: Any, tensors: Any, bundle: Bundle) -> Tuple[Dict[str, Any], Dict[str, Any]]:

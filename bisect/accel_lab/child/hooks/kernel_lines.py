@@ -13,6 +13,7 @@ import os
 import re
 from typing import Any, Dict, List, Optional
 
+from ..artifacts import open_file
 from ..capture.source_lines import source_of
 from ..torch_internals import loop_ir
 from .scheduler import quietly, wrap
@@ -122,7 +123,7 @@ class Annotator:
         """Writes the kernels so far to ``kernels.json``, in case one of them ends the process."""
         cache = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
         if cache:
-            with open(os.path.join(folder, "kernels.json"), "w", encoding="utf-8") as stream:
+            with open_file(os.path.join(folder, "kernels.json"), "w", encoding="utf-8") as stream:
                 json.dump(self.kernels(cache), stream)
 
     @staticmethod

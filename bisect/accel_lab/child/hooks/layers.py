@@ -15,7 +15,7 @@ from typing import Any, Dict, Optional
 import torch
 from torch.utils import _pytree as pytree
 
-from ..artifacts import Artifacts
+from ..artifacts import Artifacts, open_file
 from ..capture.graph_text import target_text
 from ..capture.source_lines import source_of
 from ..protocol import files
@@ -117,7 +117,7 @@ class Layers:
                 **more,
             }
             self._count += 1
-            with open(os.path.join(self._folder, files.LAYERS), "a", encoding="utf-8") as stream:
+            with open_file(os.path.join(self._folder, files.LAYERS), "a", encoding="utf-8") as stream:
                 stream.write(json.dumps(row) + "\n")
 
 

@@ -201,6 +201,7 @@ ALTERNATIVES = {
     "merged_results": "aliases that AOTAutograd did not separate",
     "lost_check": "a check that the meta kernel lacks",
     "autograd_refusal": "what AOTAutograd saves or writes back",
+    "plain_uncompiled": "a failure of the lab's own runs",
     "wrapper": "the wrapper that torch.compile returns",
     "python_kernel": "a decomposition of torch's Python dispatcher",
     "order_of_iterations": "an iteration order that changes the result",

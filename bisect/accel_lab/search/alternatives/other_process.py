@@ -40,7 +40,10 @@ def ask(case: Case) -> Ruling:
 
 
 def _applies(case: Case) -> bool:
-    return case.fails_uncompiled and not set(IN_PROCESSES) <= set(case.runner.held)
+    ruled_out = any(
+        one.why.kind is EvidenceKind.FAILS_DISABLED_EVERYWHERE and not one.open for one in case.considered
+    )
+    return case.fails_uncompiled and not ruled_out and not set(IN_PROCESSES) <= set(case.runner.held)
 
 
 ALTERNATIVE = Alternative(

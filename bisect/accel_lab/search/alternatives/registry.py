@@ -23,6 +23,7 @@ from . import (
     merged_results,
     meta_kernel,
     other_process,
+    plain_uncompiled,
     python_kernel,
     recording,
     reused_graph,
@@ -34,6 +35,7 @@ from .case import Alternative, Case, Moment
 ALTERNATIVES: tuple[Alternative, ...] = (
     wrapper.ALTERNATIVE,
     recording.ALTERNATIVE,
+    plain_uncompiled.ALTERNATIVE,
     other_process.ALTERNATIVE,
     graph_inputs.ALTERNATIVE,
     by_design.RANDOM_NUMBERS,

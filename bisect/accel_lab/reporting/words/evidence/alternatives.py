@@ -116,6 +116,10 @@ WORDS: dict[Kind, Words] = {
     ),
     Kind.FAILS_WITHOUT_WRAPPER: "it fails as well when torch.compile returns its argument",
     Kind.FAILS_DISABLED_EVERYWHERE: "it fails as well with TORCHDYNAMO_DISABLE=1 for all that it starts",
+    Kind.PASSES_PLAIN_DISABLED: (
+        "the script fails uncompiled only when the lab runs it: plain Python with TORCHDYNAMO_DISABLE=1 "
+        "passes, so something that the script changes in its process breaks the lab's runs"
+    ),
     Kind.WRAPPER_FAILS: _wrapper_fails,
     Kind.FAILS_RECOMPILED: ("it fails as well when every call is recompiled, so no reused graph is needed"),
     Kind.PASSES_RECOMPILED: (
