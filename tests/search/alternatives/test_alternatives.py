@@ -240,12 +240,15 @@ def test_what_another_process_compiles_is_not_blamed_on_the_script(verdict: str)
     assert asked == {"wrapper": False, "recording": False, "plain_uncompiled": False}
 
 
-def test_what_fails_uncompiled_only_in_the_labs_runs_is_not_blamed_on_the_script() -> None:
+@pytest.mark.parametrize("alike", [True, False], ids=["the same failure", "another failure"])
+def test_what_fails_uncompiled_only_in_the_labs_runs_is_not_blamed_on_the_script(alike: bool) -> None:
     """A script that replaces ``open`` breaks what the lab writes, not what plain Python does."""
 
     def answer(probe: Probe) -> Outcome | None:
-        plain = probe.bare and "disable_everywhere" in dict(probe.switches)
-        return passing() if plain else failing()
+        if probe.bare and "disable_everywhere" in dict(probe.switches):
+            return passing()
+        other = probe.rung is Rung.UNCOMPILED and not alike
+        return failing(message="no files here") if other else failing()
 
     found = diagnose(FakeLab(fault=Rung.UNCOMPILED, answer=answer))
     assert found.verdict == "inconclusive" and not found.culprits and not found.outside

@@ -36,9 +36,11 @@ def ask(case: Case) -> Ruling:
 
 
 def _applies(case: Case) -> bool:
-    target = case.runner.baseline.target
-    hangs = target is not None and target.kind == "timeout"
-    return case.fails_uncompiled and not hangs and not set(IN_PROCESSES) <= set(case.runner.held)
+    base, row = case.runner.baseline, case.row(Rung.UNCOMPILED)
+    if row is None or base.flaky or set(IN_PROCESSES) <= set(case.runner.held):
+        return False
+    fails = row.verdict in (Verdict.BAD, Verdict.DIFFERENT)
+    return fails and (base.target is None or base.target.kind not in ("timeout", "values"))
 
 
 ALTERNATIVE = Alternative(
