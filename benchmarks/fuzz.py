@@ -145,7 +145,8 @@ def simple(case: Case, build: str) -> str:
     if "--timeout" in case.args:
         return "hangs"
     try:
-        surround((case.folder / "repro.py").read_text(encoding="utf-8"), "regions", 0)
+        for surrounding in ("regions", "no_grad"):
+            surround((case.folder / "repro.py").read_text(encoding="utf-8"), surrounding, 0)
     except NotSimpleError as error:
         return str(error)
     return ""

@@ -223,6 +223,7 @@ def test_all_of_the_environment_counts_but_where_a_shell_runs() -> None:
 def test_how_a_process_stands_counts_but_not_that_it_waits_for_an_interrupt(tmp_path: Path) -> None:
     program = (
         "import os, signal, sys\nfrom accel_lab.execution.lending.server_keys import process_key\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"  # nohup ignores it
         "print(process_key())\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint(process_key())\n"
         "signal.signal(signal.SIGHUP, signal.SIG_IGN)\nprint(process_key())\n"
         "os.umask(0o27)\nprint(process_key())\nos.nice(1)\nprint(process_key())\n"
