@@ -97,6 +97,18 @@ def test_a_cache_that_answers_wrongly_is_named(caches: tuple[str, ...], setting:
     assert culprit.component.confidence is Confidence.PROVEN
 
 
+def test_no_cache_is_named_where_a_run_with_the_caches_off_fails_as_well() -> None:
+    """pytorch#183015: a fresh process hides the failure, a warm one shows it, with the caches and without."""
+
+    class WarmLab(HidingLab):
+        def _outcome(self, probe: Probe) -> Outcome:
+            return failing() if probe.bare or not probe.cold else passing(facts=dict(self.facts))
+
+    found = diagnose(WarmLab())
+    assert (found.verdict, found.culprits) == ("inconclusive", [])
+    assert any("hides the failure" in line for line in map(line_of, found.warnings))
+
+
 def test_a_wrong_meta_kernel_is_blamed_only_if_correcting_it_cures() -> None:
     mismatch = [{"op": "aten.x.default", "what": "stride", "real": "(1,)", "fake": "(0,)"}]
 

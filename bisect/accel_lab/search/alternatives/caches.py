@@ -35,7 +35,10 @@ class CacheSearch:
 
 
 def search(runner: LadderRunner, base: Baseline) -> CacheSearch:
-    """Turns the caches on, narrowest first, until the run fails as the plain run does."""
+    """Turns the caches on, narrowest first, until the run fails as the plain run does.
+
+    No cache is at fault if that run fails with the caches off as well.
+    """
     plain, recorded = base.steps[0], base.steps[1:]
     result = CacheSearch()
     for number, (caches, setting, words) in enumerate(_CACHES, 1):
@@ -43,12 +46,15 @@ def search(runner: LadderRunner, base: Baseline) -> CacheSearch:
         result.rows.append(replace(row, switch=setting, label=f"{words} on"))
         if not same_failure(plain.signature, row.signature):
             continue
+        without = runner.one(Rung.KERNEL, (), "caches")
+        if same_failure(plain.signature, without.signature):
+            break  # What hid the failure from the cold runs is something else (pytorch#183015).
         row = runner.repeat(row, 1, "caches")
         passing = [step for step in recorded if step.verdict is Verdict.GOOD]
         off, proof = prove_again(
             runner,
             row,
-            runner.one(Rung.KERNEL, (), "caches"),
+            without,
             runner.failing,
             comparisons=number,
             kind="caches",
