@@ -29,7 +29,7 @@ from typing import Any
 
 from fuzz import Bench, simple
 from golden import ROOT, Case, load_cases
-from harness import build_of, missing_modules, stop_when_asked
+from harness import build_of, missing_modules, run_plain, stop_when_asked
 from seeded import FAULTS, Fault
 from surroundings import SILENT, SURROUNDINGS, NotSimpleError, surround
 
@@ -92,8 +92,11 @@ def golden_scripts(case: Case, bench: Bench, folder: Path, most: int, seed: int)
         yield script
 
 
-def seeded_scripts(fault: Fault, folder: Path, most: int, seed: int) -> Iterator[Path]:
-    """The scripts that show a fault, its patch on top of each; then the same in surroundings."""
+def seeded_scripts(fault: Fault, python: str, folder: Path, most: int, seed: int) -> Iterator[Path]:
+    """The scripts that show a fault, its patch on top of each; then the same in surroundings.
+
+    In surroundings a script may fail uncompiled: a worker fed by a loader writes to a copy of its input.
+    """
     assert fault.patch is not None
     patch = fault.patch.read_text(encoding="utf-8")
     made = 0
@@ -106,8 +109,12 @@ def seeded_scripts(fault: Fault, folder: Path, most: int, seed: int) -> Iterator
                 text = surround(source, name, seed) if name else source
             except NotSimpleError:
                 continue
+            path = _written(folder / f"{_word(script.stem)}__{name or 'own'}.py", f"{patch}\n\n{text}")
+            if run_plain(python, [str(path)], env={"TORCHDYNAMO_DISABLE": "1"}, timeout_s=300).code != 0:
+                path.unlink()
+                continue
             made += 1
-            yield _written(folder / f"{_word(script.stem)}__{name or 'own'}.py", f"{patch}\n\n{text}")
+            yield path
 
 
 def made(given: argparse.Namespace, folder: Path, known: Path) -> dict[str, str]:
@@ -139,7 +146,7 @@ def made(given: argparse.Namespace, folder: Path, known: Path) -> dict[str, str]
                 continue
             scripts = list(golden_scripts(one, bench, folder, given.variants, given.seed))
         else:
-            scripts = list(seeded_scripts(one, folder, given.variants, given.seed))
+            scripts = list(seeded_scripts(one, given.python, folder, given.variants, given.seed))
         truth.update({script.name: name for script in scripts})
         known.write_text(json.dumps(truth, indent=1), encoding="utf-8")
         print(f"{name}: {len(scripts)} scripts", file=sys.stderr, flush=True)

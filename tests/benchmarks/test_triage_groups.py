@@ -3,6 +3,8 @@
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
@@ -28,9 +30,10 @@ def test_a_script_in_no_group_costs_completeness() -> None:
     assert groups.judged({"a": "x"}, []).good is False
 
 
-def test_the_scripts_of_a_seeded_fault_have_its_patch(tmp_path: Path) -> None:
+@pytest.mark.torch
+def test_the_scripts_of_a_seeded_fault_have_its_patch(torch_python: str, tmp_path: Path) -> None:
     fault = groups.FAULTS["codegen_expm1_wrong"]
-    scripts = list(groups.seeded_scripts(fault, tmp_path, 3, 0))
+    scripts = list(groups.seeded_scripts(fault, torch_python, tmp_path, 3, 0))
     assert 1 <= len(scripts) <= 3 and len({script.read_text() for script in scripts}) == len(scripts)
     for script in scripts:
         assert script.read_text().startswith(fault.patch.read_text())

@@ -162,6 +162,20 @@ def test_the_same_smallest_graph_joins_two_stages() -> None:
     assert len(group([replace(one, fault=replace(one.fault or fault(), graph="")) for one in results])) == 2
 
 
+@pytest.mark.parametrize(
+    ("message", "alike"), [("AssertionError order is wrong", True), ("AssertionError", False)]
+)
+def test_a_place_in_the_script_tells_faults_apart_only_where_no_message_does(
+    message: str, alike: bool
+) -> None:
+    one, two = (
+        Fault(stage="dynamo", component=part, signature=f"exception {message}")
+        for part in ("line a.py:6", "frame use")
+    )
+    assert (one.identity == two.identity) is alike
+    assert replace(one, component="function polyfill").identity != one.identity
+
+
 def test_a_module_beside_a_script_is_part_of_it(tmp_path: Path) -> None:
     place = place_with(tmp_path / "in", a="import helper\n", helper="x = 1\n", other="import sys\n")
     before = {script.name: script.sha256 for script in find_scripts(place).scripts}

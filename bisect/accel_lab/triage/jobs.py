@@ -40,6 +40,10 @@ class Job(Record):
     cwd: str
 
 
+#: Kinds of components that are places in the script.
+_PLACES = ("line ", "frame ")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Fault(Record):
     """What identifies a fault: stage, component, signature and flips; also the hash of the smallest graph."""
@@ -52,8 +56,13 @@ class Fault(Record):
 
     @property
     def identity(self) -> str:
-        """Hash of stage, component, signature and flips."""
-        parts = [self.stage, self.component, self.signature, *self.flips]
+        """Hash of stage, component, signature and flips.
+
+        A place in the script itself (a line, a frame) is no part of torch: two scripts with one fault differ
+        there. It counts only where the failure has no message.
+        """
+        in_script = self.component.startswith(_PLACES) and len(self.signature.split()) > 2
+        parts = [self.stage, "" if in_script else self.component, self.signature, *self.flips]
         return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:12]
 
 
@@ -155,10 +164,13 @@ def _fault(report: Mapping[str, Any], run: Path, graph: str) -> Fault | None:
     if report["verdict"] != "fails" or not culprit.get("stage"):
         return None
     part = _table(culprit.get("component"))
+    kind = str(part.get("kind"))
+    if kind == "function" and culprit["stage"] == "dynamo" and "torch/" not in str(part.get("detail")):
+        kind = "frame"  # a function of the script that Dynamo traced inside another one
     flips = [_table(flip) for flip in _list(_table(report.get("versions")).get("flips"))]
     return Fault(
         stage=str(culprit["stage"]),
-        component=f"{part['kind']} {part['name']}" if part.get("name") else "",
+        component=f"{kind} {part['name']}" if part.get("name") else "",
         signature=_signature(_table(_table(report.get("baseline")).get("signature"))),
         flips=tuple(f"{flip.get('kind')} {flip.get('at')}" for flip in flips),
         graph=_graph(run, graph),
