@@ -31,7 +31,7 @@ from accel_lab.search.proof import (
     surest,
 )
 from accel_lab.search.repeats import Tally, doubt
-from fakes_lab import FakeLab, failing, passing
+from fakes_lab import FakeLab, diagnose, failing, passing
 
 PROBE = Probe(program=Program(path="x.py"))
 OPEN = Considered(name="other", open=True, why=Evidence.said("it may be the other"))
@@ -219,3 +219,20 @@ def test_what_was_considered_is_told_with_the_culprit() -> None:
     assert found.culprit is not None
     told = {alternative.name: alternative.open for alternative in found.culprit.alternatives}
     assert told == {"rounding": False, "meta_kernel": False, "layout": False}
+
+
+@pytest.mark.parametrize("backend", ["inductor", "house"])
+def test_rungs_that_a_backend_of_the_scripts_own_skips_leave_the_stage_open(backend: str) -> None:
+    """Its failure starts between AOTAutograd and the loops; passes and decompositions were not run alone."""
+    facts = {"regions": [{"id": 0, "name": "f", "backend": backend}]}
+
+    def answer(probe: Probe) -> Outcome | None:
+        fails = probe.bare or probe.rung in (Rung.LOOPS, Rung.SCHEDULED, Rung.KERNEL)
+        return failing(facts=facts) if fails else None
+
+    found = diagnose(FakeLab(fault=Rung.LOOPS, facts=facts, answer=answer), components=False)
+    assert found.culprit is not None
+    skipped = any(one.name == "skipped_rung" and one.open for one in found.culprit.alternatives)
+    own = backend == "house"
+    assert (Rung.FX not in {step.rung for step in found.ladder}, skipped) == (own, own)
+    assert found.culprit.confidence is (Confidence.INCONCLUSIVE if own else Confidence.PROVEN)

@@ -164,7 +164,7 @@ WORDS: dict[Kind, Words] = {
         "autograd itself raises there, and nothing below AOTAutograd handles autograd: what AOTAutograd or "
         "the partitioner saves or writes back may be at fault"
     ),
-    Kind.RUNG_SKIPPED: "rung {rungs} was inconclusive, so what is added there is not ruled out",
+    Kind.RUNG_SKIPPED: "rung {rungs} gave no answer, so what is added there is not ruled out",
     Kind.RUNG_SKIPPED_COMPONENT_PROVEN: (
         "rung {rungs} was inconclusive, and leaving out the component alone fixes the failure"
     ),
