@@ -20,7 +20,8 @@ def question(probe: Probe) -> str:
     if probe.edited:
         return "a workaround: your script with a few lines changed" + ("" if probe.bare else ", recorded")
     if probe.bare:
-        return "plain run" + ("" if not dict(probe.switches).get("disable_everywhere") else ", not compiled")
+        compiles = not dict(probe.switches).get("disable_everywhere")
+        return "plain run" if compiles else "plain run, not compiled"
     changes = [text for name, value in probe.switches if (text := switch(name, value))]
     if not probe.limits.record_mb:
         changes.append("nothing recorded")

@@ -50,12 +50,6 @@ def prove_stage(
             stage=culprit.stage,
         )
         considered.append(Considered(name="no_pair_of_its_own", open=True, why=why))
-    between = _not_run_between(ladder, good.rung, bad.rung)
-    part = culprit.component
-    if between and (part is None or part.confidence is not Confidence.PROVEN):
-        # With a backend of the script's own some rungs do not apply; what they add is not ruled out.
-        why = Evidence.of(EvidenceKind.RUNG_SKIPPED, rungs=between)
-        considered.append(Considered(name="skipped_rung", open=True, why=why, limit=Confidence.INCONCLUSIVE))
     runner.full_time_limit = True
     bad = runner.repeat(bad, 1, "proof")
     failing = _failing(with_row(ladder, bad), bad.rung)
@@ -119,9 +113,3 @@ def _reconsider(
         Culprit(stage=BLAMES[bad.rung], confidence=Confidence.LIKELY, evidence=(repeated,)), considered
     )
     return result
-
-
-def _not_run_between(ladder: Sequence[Step], below: Rung, at: Rung) -> list[Rung]:
-    """Returns the rungs of the short ladder between two others that have no row."""
-    run = {step.rung for step in ladder}
-    return [rung for rung in LADDER if index(below) < index(rung) < index(at) and rung not in run]

@@ -8,12 +8,11 @@ operation has no mark. The comments are removed before a kernel is shown.
 from __future__ import annotations
 
 import functools
-import json
 import os
 import re
 from typing import Any, Dict, List, Optional
 
-from ..artifacts import open_file
+from ..artifacts import write_json
 from ..capture.source_lines import source_of
 from ..torch_internals import loop_ir
 from .scheduler import quietly, wrap
@@ -123,8 +122,7 @@ class Annotator:
         """Writes the kernels so far to ``kernels.json``, in case one of them ends the process."""
         cache = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
         if cache:
-            with open_file(os.path.join(folder, "kernels.json"), "w", encoding="utf-8") as stream:
-                json.dump(self.kernels(cache), stream)
+            write_json(os.path.join(folder, "kernels.json"), self.kernels(cache))
 
     @staticmethod
     def cleaned(text: str) -> str:

@@ -1,4 +1,7 @@
-"""Alternative: an inconclusive rung between the last that passes and the first that fails."""
+"""Alternative: a rung without an answer between the last that passes and the first that fails.
+
+It was inconclusive, or it was not run: with a backend of the script's own some rungs do not apply.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,14 @@ NAME = "skipped_rung"
 
 
 def _skipped(case: Case) -> list[Rung]:
-    """Returns the inconclusive rungs between the two that the verdict rests on."""
+    """Returns the rungs without an answer between the two that the verdict rests on."""
     reading = read([(step.rung, step.verdict) for step in case.ladder if step.rung in LONG_LADDER])
     if reading.last_good is None or reading.first_bad is None:
         return []
     low, high = LONG_LADDER.index(reading.last_good), LONG_LADDER.index(reading.first_bad)
-    return [
-        step.rung
-        for step in case.ladder
-        if step.verdict is Verdict.SKIP and step.rung in LADDER and low < LONG_LADDER.index(step.rung) < high
-    ]
+    verdicts = {step.rung: step.verdict for step in case.ladder}
+    between = (rung for rung in LADDER if low < LONG_LADDER.index(rung) < high)
+    return [rung for rung in between if verdicts.get(rung, Verdict.SKIP) is Verdict.SKIP]
 
 
 def ask(case: Case) -> Ruling:
